@@ -15,7 +15,7 @@ FUZZ = ./internal/arrowio:FuzzDecoder ./internal/arrowio:FuzzCategories ./intern
 # sampler and whole fits take ten minutes the tests that split work. `make race` has these packages whole.
 RACE_CI  = ./internal/job ./internal/privacy ./internal/spill
 RACE     = ./internal/mech ./internal/mech/expmech ./internal/dpsco
-RACE_RUN = OrderOrParts|Cores|Crew|DrawStops|NotedOdds
+RACE_RUN = OrderOrParts|Cores|PanicGroup|DrawStops|NotedOdds
 
 .PHONY: help demo test race race-ci audit crash mutants build bench bench-once experiments lint postgres postgres-versions release-snapshot
 

@@ -176,7 +176,7 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 // allocates columns, as Request.Make does.
 func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []float64) dpsco.Data {
 	var columns [][]float64
-	var level []float64
+	var group []float64
 	groups := 0
 	for j := range int(rec.NumCols()) {
 		field, values := rec.Schema().Field(j), rec.Column(j).(*array.Float64).Float64Values()
@@ -185,7 +185,7 @@ func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []flo
 		case field.Metadata.FindKey(filters) >= 0:
 			leaveOut(columns[0], values)
 		case field.Name == by:
-			level, groups = values, levels
+			group, groups = values, levels
 		case category && j > 0:
 			columns = append(columns, dummies(values, levels, numbers)...)
 		default:
@@ -196,8 +196,8 @@ func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []flo
 	if intercept {
 		shape.D++
 	}
-	shape.Levels = groups
-	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Level: level, Make: numbers}
+	shape.GroupCount = groups
+	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Group: group, Make: numbers}
 }
 
 // Positions returns a record as Data does, but without a constant and with each category as one column of

@@ -218,11 +218,11 @@ func move(n int) func() (a, b dpsco.Data) {
 		a, _ := flip(n)()
 		b, _ := flip(n)()
 		for g, x := range []*dpsco.Data{&a, &b} {
-			x.Levels, x.Level = 2, make([]float64, n)
-			for i := range x.Level {
-				x.Level[i] = float64(i % 2)
+			x.GroupCount, x.Group = 2, make([]float64, n)
+			for i := range x.Group {
+				x.Group[i] = float64(i % 2)
 			}
-			x.Level[0] = float64(g)
+			x.Group[0] = float64(g)
 		}
 		return a, b
 	}
@@ -253,14 +253,14 @@ func crowdMoves(n int) func() (a, b dpsco.Data) {
 		a, _ := crowd(n)()
 		b, _ := crowd(n)()
 		for g, x := range []*dpsco.Data{&a, &b} {
-			x.Levels, x.Level = 2, make([]float64, len(x.Y))
-			for i := range x.Level {
-				x.Level[i] = float64(i % 2)
+			x.GroupCount, x.Group = 2, make([]float64, len(x.Y))
+			for i := range x.Group {
+				x.Group[i] = float64(i % 2)
 			}
 			for i := range x.First[1] {
-				x.Level[i] = float64(g)
+				x.Group[i] = float64(g)
 			}
-			x.Level[x.First[1]-1], x.Y[x.First[1]-1] = float64(1-g), -1e6
+			x.Group[x.First[1]-1], x.Y[x.First[1]-1] = float64(1-g), -1e6
 		}
 		return a, b
 	}

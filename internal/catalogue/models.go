@@ -136,7 +136,7 @@ var commonOptions = []Option{
 	whole("trim", 1, 1e9, "trimmed: records cut off at either end").from("public facts"),
 	whole("steps", 1, 500, "iterations").from("the method"),
 	number("step_size", 1e-9, 1e9, nil, "step size, in scaled units").from("the number of columns"),
-	whole("batch", 1, 1e12, "spgd methods, svrg, svrg_pp: rows of a batch").from("the rows: all of them, but for svrg and svrg_pp under rdp accounting"),
+	whole("batch", 1, 1e12, "spgd methods, svrg, svrg_pp: rows of a batch").from("the rows: all of them, except for svrg and svrg_pp under rdp accounting"),
 	whole("blocks", 1, 1e6, "sample_aggregate, spgd_kamath: disjoint blocks, at most one a row").from("public facts"),
 	text("aggregator", AggregatorRangeMean, "sample_aggregate: how the fits of blocks become one answer: their clipped mean around where a noisy histogram shows most of them, or the printed centre", AggregatorRangeMean, AggregatorCentre),
 	text("whitening", WhiteningAuto, "whether a part of the budget is spent on the second moments of the features", WhiteningAuto, WhiteningOn, WhiteningOff),

@@ -79,7 +79,7 @@ func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
 // points returns the fits of the blocks of a random partition.
 func (a SampleAggregate) points(ctx context.Context, x Data, src *mech.Source) ([][]float64, error) {
 	points := make([][]float64, 0, a.Blocks)
-	for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
+	for _, rows := range mech.NewPermutation(x.N, src).Blocks(a.Blocks) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -90,16 +90,16 @@ func (a SampleAggregate) points(ctx context.Context, x Data, src *mech.Source) (
 
 // pick returns a copy of the given rows.
 func (x Data) pick(rows []int) Data {
-	part := Data{Shape: Shape{N: len(rows), D: x.D, Intercept: x.Intercept, Levels: x.Levels}, X: columns(len(x.X), len(rows)), Y: make([]float64, len(rows))}
+	part := Data{Shape: Shape{N: len(rows), D: x.D, Intercept: x.Intercept, GroupCount: x.GroupCount}, X: columns(len(x.X), len(rows)), Y: make([]float64, len(rows))}
 	gather(part.Y, x.Y, rows)
 	for j, column := range x.X {
 		gather(part.X[j], column, rows)
 	}
-	if x.Level != nil {
-		part.Level = make([]float64, len(rows))
-		gather(part.Level, x.Level, rows)
+	if x.Group != nil {
+		part.Group = make([]float64, len(rows))
+		gather(part.Group, x.Group, rows)
 	}
-	part.besides(x, func(_, column []float64) []float64 {
+	part.setAuxiliary(x, func(_, column []float64) []float64 {
 		some := make([]float64, len(rows))
 		gather(some, column, rows)
 		return some

@@ -203,7 +203,7 @@ func TestRangeMeanMutantsAreRefuted(t *testing.T) {
 
 // overlapping aggregates the fits of blocks of which each holds the next one too.
 func overlapping(_ context.Context, a SampleAggregate, x Data, src *mech.Source) ([]float64, error) {
-	blocks := mech.NewDeck(x.N, src).Blocks(a.Blocks)
+	blocks := mech.NewPermutation(x.N, src).Blocks(a.Blocks)
 	var points [][]float64
 	for k, rows := range blocks {
 		points = append(points, exact(a.Loss, a.Psi, x.pick(slices.Concat(rows, blocks[(k+1)%len(blocks)]))))

@@ -38,7 +38,7 @@ func (m batchWitness) Estimate(dst []float64, r mean.Rows, _ mean.Hints, _ *mech
 // have probability below 3e-14 (Chernoff for a hypergeometric count), so that any
 // of the 1000 pairs here has it with less than 1e-10. A batch that serves twice
 // has 100.
-func TestEveryCallDealsAfresh(t *testing.T) {
+func TestEveryCallSamplesAfresh(t *testing.T) {
 	const n, m = 1000, 100
 	x := Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}
 	for i := range n {

@@ -30,10 +30,10 @@ func (x Data) blocks(visitor func() func(first int, b Data)) {
 	size := blockRows / max(1, x.MaxRows)
 	blocks := (x.N + size - 1) / size
 	var next atomic.Int64
-	var crew mech.Crew
+	var group mech.PanicGroup
 	for range max(1, min(blocks, runtime.GOMAXPROCS(0))) {
 		visit := visitor()
-		crew.Go(func() {
+		group.Go(func() {
 			b := Data{Shape: x.Shape, X: make([][]float64, len(x.X)), MaxRows: x.MaxRows}
 			for {
 				first := int(next.Add(1)-1) * size
@@ -49,15 +49,15 @@ func (x Data) blocks(visitor func() func(first int, b Data)) {
 				if x.First != nil {
 					b.First = x.First[first : first+b.N+1]
 				}
-				if x.Level != nil {
-					b.Level = x.Level[low:high]
+				if x.Group != nil {
+					b.Group = x.Group[low:high]
 				}
-				b.besides(x, func(_, column []float64) []float64 { return column[low:high] })
+				b.setAuxiliary(x, func(_, column []float64) []float64 { return column[low:high] })
 				visit(first, b)
 			}
 		})
 	}
-	crew.Wait()
+	group.Wait()
 }
 
 // predict writes <x_i, w> plus the row's offset for every row.

@@ -51,7 +51,7 @@ func meanRow(x Data, e mean.Estimator, src *mech.Source) []float64 {
 	row := make([]float64, x.D)
 	g := gradients{loss: rowItself{}, data: x, w: make([]float64, x.D)}
 	rows := g.rows()
-	if x.Elsewhere != nil {
+	if x.Pushdown != nil {
 		rows.Sum = func(c mech.Contract) *mech.Sum { return g.ask(c, 0) }
 	}
 	e.Estimate(row, rows, mean.Hints{}, src)

@@ -27,7 +27,7 @@ func TestReplaysOfCentredDescents(t *testing.T) {
 			name := fmt.Sprintf("%T, pair %d", l, k)
 			shares, err := replay(t, func() *Plan {
 				p, err := scaled.Plan(s, generous, privacy.Concentrated{})
-				if err != nil || p.Runs != "centred descent" {
+				if err != nil || p.ChosenMethod != "centred descent" {
 					t.Fatalf("%s: %+v, %v", name, p, err)
 				}
 				return p
@@ -46,21 +46,21 @@ func TestReplaysOfCentredDescents(t *testing.T) {
 }
 
 // Rows that stay elsewhere give a centred descent what they give where they are, with weights and without.
-func TestCentredRowsElsewhereGiveTheSame(t *testing.T) {
+func TestCentredPushdownGivesTheSame(t *testing.T) {
 	for _, model := range []string{"linear", "huber"} {
 		for k := range 4 {
 			x := weightedLaw(model, 3000, uint64(k))
 			x.D, x.X = fewestCentred, append(x.X, make([]float64, x.N))
 			for i := range x.X[2] {
 				x.X[2][i] = 2 + math.Abs(x.X[0][i])
-				if i%7 == 0 { // rows that say nothing, and far ones
+				if i%7 == 0 { // unusable rows, and far ones
 					x.X[i%3][i] = []float64{math.NaN(), math.Inf(1), 30, -5e8, 40}[i/7%5]
 				}
 			}
 			a := askedFor(t, model, "plain auto", k%2 == 0, &x)
 			a.X, a.CentreX, a.Y = []float64{2, 0.3, 1}, []float64{0.1, -3, 0}, 3
 			here := taped(t, a, cloned(x), nil)
-			there := taped(t, a, elsewhere(x), here)
+			there := taped(t, a, pushedDown(x), here)
 			if len(here.Releases) != len(there.Releases) || len(here.Releases) != 6 {
 				t.Fatalf("%s, %d: %d releases, elsewhere %d", model, k, len(here.Releases), len(there.Releases))
 			}

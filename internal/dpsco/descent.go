@@ -85,7 +85,7 @@ func (d Descent) estimators(s Shape, z float64) (all []mean.Estimator, cost priv
 		}
 		cost = append(cost, privacy.Repeat{Count: u.Calls, Event: sampled(e.Event(), n, s.N)})
 		if n < s.N {
-			cost = append(cost, privacy.Approx{Delta: mech.Surcharge(z, n, s.D, u.Calls)})
+			cost = append(cost, privacy.Approx{Delta: mech.RoundingDelta(z, n, s.D, u.Calls)})
 		}
 	}
 	return all, cost, nil
@@ -104,7 +104,7 @@ func (d Descent) solve(ctx context.Context, x Data, estimators []mean.Estimator,
 	for _, u := range o.uses {
 		o.left = append(o.left, u.Calls)
 	}
-	if o.leverage = d.Leverage; d.Leverage > 0 && x.Elsewhere == nil {
+	if o.leverage = d.Leverage; d.Leverage > 0 && x.Pushdown == nil {
 		o.weights = leverage(x, d.Leverage)
 	}
 	if err := d.Solver.Solve(ctx, w, o, d.Psi); err != nil {

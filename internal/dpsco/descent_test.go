@@ -37,8 +37,8 @@ func normalTable(seed uint64, n int, noise float64, w ...float64) Data {
 
 func cloned(x Data) Data {
 	c := x
-	c.Y, c.X, c.Level = slices.Clone(x.Y), nil, slices.Clone(x.Level)
-	c.besides(x, func(_, column []float64) []float64 { return slices.Clone(column) })
+	c.Y, c.X, c.Group = slices.Clone(x.Y), nil, slices.Clone(x.Group)
+	c.setAuxiliary(x, func(_, column []float64) []float64 { return slices.Clone(column) })
 	for _, column := range x.X {
 		c.X = append(c.X, slices.Clone(column))
 	}
@@ -50,20 +50,20 @@ func TestDescentsCostWhatTheyRelease(t *testing.T) {
 	s := Shape{N: 10_000, D: 5}
 	gaussian := privacy.Gaussian{NoiseMultiplier: 3}
 	halfBatch := privacy.Sampled{Rate: 0.05, Event: gaussian}
-	surcharge := func(calls int) privacy.Event { return privacy.Approx{Delta: mech.Surcharge(3, 500, 5, calls)} }
+	rounding := func(calls int) privacy.Event { return privacy.Approx{Delta: mech.RoundingDelta(3, 500, 5, calls)} }
 	for name, c := range map[string]struct {
 		fit  fit
 		want privacy.Compose
 	}{
 		"full batch": {Descent{Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 50}}, privacy.Compose{privacy.Repeat{Count: 50, Event: gaussian}}},
 		"batches": {Descent{Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 50, Batch: 500}},
-			privacy.Compose{privacy.Repeat{Count: 50, Event: halfBatch}, surcharge(50)}},
+			privacy.Compose{privacy.Repeat{Count: 50, Event: halfBatch}, rounding(50)}},
 		"a batch of all rows": {Descent{Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 50, Batch: 10_000}},
 			privacy.Compose{privacy.Repeat{Count: 50, Event: gaussian}}},
 		"svrg": {Descent{Mean: mean.Clip{Norm: 2}, Solver: solve.SVRG{Epochs: 3, Inner: 7, Growth: 1, Batch: 500, Smoothness: 1, Norm: 1}},
-			privacy.Compose{privacy.Repeat{Count: 3, Event: gaussian}, privacy.Repeat{Count: 18, Event: halfBatch}, surcharge(18)}},
+			privacy.Compose{privacy.Repeat{Count: 3, Event: gaussian}, privacy.Repeat{Count: 18, Event: halfBatch}, rounding(18)}},
 		"svrg++": {Descent{Mean: mean.Clip{Norm: 2}, Solver: solve.SVRG{Epochs: 3, Inner: 4, Growth: 2, Batch: 500, Smoothness: 1, Norm: 1}},
-			privacy.Compose{privacy.Repeat{Count: 3, Event: gaussian}, privacy.Repeat{Count: 14 * 4, Event: halfBatch}, surcharge(56)}},
+			privacy.Compose{privacy.Repeat{Count: 3, Event: gaussian}, privacy.Repeat{Count: 14 * 4, Event: halfBatch}, rounding(56)}},
 		"catoni": {Descent{Mean: mean.Catoni{Scale: 1, Beta: math.Inf(1)}, Solver: solve.GD{Steps: 9}}, privacy.Compose{privacy.Repeat{Count: 9, Event: gaussian}}},
 		"ksu": {Descent{Mean: mean.KSU{Radius: 1, Range: 2}, Solver: solve.GD{Steps: 9}},
 			privacy.Compose{privacy.Gaussian{NoiseMultiplier: 9}, privacy.Repeat{Count: 9, Event: gaussian}}},
@@ -203,7 +203,7 @@ func TestTheCentreIsFound(t *testing.T) {
 // Rows that hold no numbers contribute nothing, however many columns they spoil.
 func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 	clean := normalTable(1, 400, 1, 2, -1)
-	for i := range 40 { // rows that say nothing and are finite: all zero, at residual zero
+	for i := range 40 { // rows that contribute nothing and are finite: all zero, at residual zero
 		clean.Y[i*10] = 0
 		for j := range clean.X {
 			clean.X[j][i*10] = 0

@@ -86,8 +86,8 @@ type describing struct {
 	shape     Shape
 	pure      bool
 	quartiles mech.RankQuantiles // of one column
-	distances release            // nil: not released
-	averages  release
+	distances mechanism          // nil: not released
+	averages  mechanism
 }
 
 // percents are the percentages of the three quartiles.

@@ -55,7 +55,7 @@ func (g *describing) read(means []float64) described {
 
 // meanNoise returns the standard deviation of the noise of a mean. For Laplace noise it is the
 // standard deviation of the normal law with the same 95 % interval.
-func meanNoise(noise release, c mech.Contract) float64 {
+func meanNoise(noise mechanism, c mech.Contract) float64 {
 	if noise, pure := noise.(mech.Laplace); pure {
 		return laplaceScale(noise, c) * math.Log(20) / 1.96
 	}
@@ -110,7 +110,7 @@ func (d described) levelShare(column int, rows float64) Figure {
 	n := float64(d.shape.N)
 	p := rows / n / m
 	sampling := toShare(p) * (1 - toShare(p)) / m / n
-	return interval(p, math.Sqrt(sampling+square(d.countNoise()/n/m)+square(p*noise/m)), toShare)
+	return interval(p, math.Sqrt(sampling+square(d.distanceStdDev()/n/m)+square(p*noise/m)), toShare)
 }
 
 // mean returns the mean of a column of numbers, whose values were clamped at c. The histogram of
@@ -179,16 +179,16 @@ func (g *describing) sizes(counts []float64, at place) *magnitudes {
 		low, high := at.ends(bin)
 		either[at.sizeBin(low, high)] += counts[bin]
 	}
-	return readMagnitudes(either, math.Sqrt2*g.countNoise(), at.unit, math.Inf(1), float64(g.shape.N)).run()
+	return readMagnitudes(either, math.Sqrt2*g.distanceStdDev(), at.unit, math.Inf(1), float64(g.shape.N)).run()
 }
 
-// countNoise returns the standard deviation of the noise of a count.
-func (g *describing) countNoise() float64 {
-	columns := float64(g.histograms())
-	if noise, pure := g.distances.(mech.Laplace); pure {
-		return countDeviation(noise) * columns
+// distanceStdDev returns countStdDev of the histograms of distances, which are released together.
+func (g *describing) distanceStdDev() float64 {
+	one, columns := countStdDev(g.distances, 1, laplaceTailOfMagnitudes), float64(g.histograms())
+	if _, pure := g.distances.(mech.Laplace); pure {
+		return one * columns
 	}
-	return countDeviation(g.distances) * math.Sqrt(columns)
+	return one * math.Sqrt(columns)
 }
 
 // cheapest returns the cut that minimises the squared noise of the mean plus the squared bias from clamping.
@@ -240,7 +240,7 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 		return Figure{WhyNull: whyBeyond}
 	}
 	p, rows := float64(percent)/100, d.rowsOff(percent, values)
-	w := walk{place: at, counts: counts, noise: d.countNoise()}
+	w := walk{place: at, counts: counts, noise: d.distanceStdDev()}
 	if w.seen(k, -1) > p*values+farOff*rows || w.seen(k, 1) > (1-p)*values+farOff*rows {
 		return Figure{WhyNull: whyFewValues}
 	}

@@ -203,11 +203,6 @@ func (g *describing) placeOf(column int, q []float64) place {
 	return p
 }
 
-// sizeBin returns the number of the magnitude bin for a size in units.
-func sizeBin(size float64) int {
-	return int(clampBetween(math.Floor(halfOctave(size)+float64(halfOctaves.Half)), 0, magnitudeBins-1))
-}
-
 // histograms returns the number of histograms: one per column of numbers, then one per category.
 func (g *describing) histograms() int { return len(g.numbers) + len(g.levels) }
 

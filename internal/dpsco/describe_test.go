@@ -158,7 +158,7 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 		}
 		sum := new(big.Rat).SetFloat64(g.quartiles.Epsilon)
 		sum.Mul(sum, big.NewRat(int64(3*count), 1))
-		for _, noise := range []release{g.distances, g.averages} {
+		for _, noise := range []mechanism{g.distances, g.averages} {
 			sum.Add(sum, new(big.Rat).SetFloat64(noise.(mech.Laplace).Epsilon))
 		}
 		if sum.Cmp(new(big.Rat).SetFloat64(0.7)) >= 0 {

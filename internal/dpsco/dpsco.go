@@ -1,30 +1,58 @@
-// Package dpsco fits regressions by differentially private stochastic convex optimisation. An
-// Algorithm is planned from public facts, priced, charged to the ledger, and only then run.
+// Package dpsco computes differentially private statistics of a table: regressions, by several methods, the
+// accuracy of their predictions, descriptions of columns, and second moments. Each is planned from public
+// facts, priced, charged to the ledger, and only then run, once.
+//
+// Its name is that of the first method, stochastic convex optimisation under differential privacy (DP-SCO).
 //
 // Files:
 //
+// Plans, from public facts:
+//
 //	dpsco, result       plans, their inputs, and their results
-//	ladder, seconds     when a release is published, and how long a fit takes, from public facts
 //	request, options    options of a request and their defaults
-//	recipes             the table of methods
 //	regression, problem a model with a loss; the same with a shape and a budget
-//	parts               the estimators and solvers that recipes are made of, with their defaults
-//	records, block      records of one row or of several, and passes over them
-//	weights             row weights from a column
+//	recipes, parts      the table of methods; the estimators and solvers that they are made of
+//	expect              forecasts of the error from noise
+//	ladder, seconds     when a release is published, and how long a fit takes
+//
+// Data:
+//
+//	block, records      passes over the rows; records of one row or of several
+//	scaled, weights     conversion to scaled units; weights of rows
+//	counts              scaling, offsets and exposures of counts
+//	pushdown, *_pushdown  rows that stay in a database, which computes the sums of a pass
+//	row_block, scan     rows in the coordinates of a pass, and the releases of a pass
+//
+// Linear algebra:
+//
+//	vectors, numeric    columns of numbers; searches, quantiles, shrinkage
+//	whiten, triangular  coordinates in which second moments are the identity
+//
+// Histograms:
+//
+//	magnitudes          what a histogram shows of sizes, and what its noise may hide
+//	scales, standardise the scales of columns without one, and where their values lie
+//
+// Fits:
+//
 //	descent, oracle     first-order solvers on private means of row gradients
-//	whiten              the same in coordinates in which second moments are the identity
-//	elsewhere, *_elsewhere  the same for rows that stay in a database
-//	row_block, scan, magnitudes, triangular, intervals  code shared by fits of few passes
+//	centre              the same on centred columns
 //	joint_*             least squares from joint moments of rows and residuals
-//	newton_*            logistic, Huber and Poisson fits by private Newton steps
+//	newton, newton_*    logistic, Huber and Poisson fits by private Newton steps
 //	aggregate, rangemean  sample and aggregate
 //	l1                  median regression: the choice of a method, and its two single mechanisms
-//	l1_staged           median regression in private stages
-//	score_*             accuracy of a release's predictions
-//	describe_*          descriptions of columns, and scales for them
-//	second_moments      released second moments, from which the database fits
+//	l1_staged, l1_groups  median regression in private stages; by groups
 //	groups              fits by groups
-//	expect              forecasts of the error from noise, from public facts
+//	intervals           confidence intervals
+//
+// Scores:
+//
+//	score, score_*      accuracy of a release's predictions
+//
+// Descriptions:
+//
+//	describe, describe_*  descriptions of columns, and scales for them
+//	second_moments      released second moments, from which the database fits
 package dpsco
 
 import (
@@ -54,12 +82,12 @@ func infeasible(err error) error {
 }
 
 // Shape holds the public facts about a design before it is read: N records and D coefficients. With
-// Intercept the first coefficient is that of a constant 1 that Data does not store. With Levels
+// Intercept the first coefficient is that of a constant 1 that Data does not store. With groups
 // there are D coefficients for each group.
 type Shape struct {
-	N, D      int
-	Intercept bool
-	Levels    int // 0: one fit of all rows
+	N, D       int
+	Intercept  bool
+	GroupCount int // 0: one fit of all rows
 }
 
 // Columns returns the number of stored feature columns.
@@ -72,7 +100,7 @@ func (s Shape) Columns() int {
 
 // Data is a design stored by columns: X holds Shape.Columns() slices with one value per row, Y the
 // target. A missing value is NaN. In fits it makes its row unusable: the row contributes nothing to
-// sums and histograms and still counts in N. Level is the group of a row, from 0; any other number
+// sums and histograms and still counts in N. Group is the group of a row, from 0; any other number
 // means no group. Offset is added to the row's prediction, Weight multiplies its contribution
 // (proof: weights.md). Every row is one person's record, or rows First[u] to First[u+1]-1 are the
 // record of person u, with 1 to MaxRows rows (records.md). Run owns the slices and may overwrite
@@ -81,7 +109,7 @@ type Data struct {
 	Shape
 	X      [][]float64
 	Y      []float64
-	Level  []float64 // nil without Levels
+	Group  []float64 // nil without groups
 	Offset []float64 // nil: none
 	Weight []float64 // as read, or in [0, 1] once scaled by the largest allowed; nil: every row has weight 1
 
@@ -91,7 +119,7 @@ type Data struct {
 
 	Make func(n int) []float64 // allocates further columns, of n numbers; nil: in memory
 
-	Elsewhere *Elsewhere // the rows, if they stay in a database; the columns are nil then; nil: in memory
+	Pushdown *Pushdown // the rows, if they stay in a database; the columns are nil then; nil: in memory
 }
 
 // numbers allocates a column of n numbers, all 0.
@@ -116,20 +144,20 @@ type Algorithm interface {
 // For all data, with probability at least 1 - BandMiss, every released coefficient lies within its
 // Band of the coefficient that the same fit gives without noise.
 type Plan struct {
-	Method     string
-	Runs       string // the method chosen by auto, from the public facts; empty: Method itself
-	Event      privacy.Event
-	Parameters map[string]any
-	Arithmetic string    // mark in the ledger; empty: exact
-	Band       []float64 // one number per coefficient; nil: no band is known that holds for all data
-	Seconds    float64   // estimated time of Run on one core, for ordinary data
-	Passes     int       // number of passes, batches by their share of the rows; 0: Run also sorts, copies or searches rows
-	Streams    bool      // Run stores no number per row outside Data but at most StreamColumns columns of Data.Make
+	Method       string
+	ChosenMethod string // the method chosen by auto, from the public facts; empty: Method itself
+	Event        privacy.Event
+	Parameters   map[string]any
+	Arithmetic   string    // mark in the ledger; empty: exact
+	Band         []float64 // one number per coefficient; nil: no band is known that holds for all data
+	Seconds      float64   // estimated time of Run on one core, for ordinary data
+	Passes       int       // number of passes, batches by their share of the rows; 0: Run also sorts, copies or searches rows
+	Streams      bool      // Run stores no number per row outside Data but at most StreamColumns columns of Data.Make
 
 	FindsScales  bool // Run looks for the scales of columns that have none
 	FindsCentres bool // Run looks for the centres of columns that have none
 
-	Sums       bool // Run accepts Data.Elsewhere: a database can compute all sums that it needs
+	Sums       bool // Run accepts Data.Pushdown: a database can compute all sums that it needs
 	TooWide    bool // Sums is false only because a statement would return more than sqlsum.MostColumns columns
 	InDatabase bool // set after planning: a database makes the passes, which Takes allows for
 	Nodes      int  // set with InDatabase: number of database nodes that share the rows; 0 counts as 1
@@ -172,10 +200,10 @@ func (p *Plan) severalRows(most int) error {
 }
 
 // Run releases the D coefficients and estimates of their errors, once. The only errors are ErrSpent,
-// that of the context, and those of passes of Data.Elsewhere: Run never fails because of the data or
+// that of the context, and those of passes of Data.Pushdown: Run never fails because of the data or
 // the noise.
 func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	if x.Shape != p.shape || x.columns() != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) || x.Elsewhere != nil && !p.Sums {
+	if x.Shape != p.shape || x.columns() != p.shape.Columns() || (x.Group == nil) != (x.GroupCount == 0) || x.Pushdown != nil && !p.Sums {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, x.columns()))
 	}
 	if x.weighted() != (p.maxWeight > 0) {
@@ -185,8 +213,8 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 		return Result{}, ErrSpent
 	}
 	r, err := p.run(ctx, x, src)
-	if x.Elsewhere != nil && x.Elsewhere.err != nil {
-		return Result{}, x.Elsewhere.err
+	if x.Pushdown != nil && x.Pushdown.err != nil {
+		return Result{}, x.Pushdown.err
 	}
 	return r, err
 }
@@ -196,7 +224,7 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // the table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY are
 // the centres, nil or 0 for none. A centre requires an intercept, which absorbs it. Flags are the
 // stored columns that hold only 0 and 1, FlagY says that the target does. UnscaledX, UnscaledY: columns that hold numbers and have neither
-// a registered scale nor a centre; a fit may find their scales. Unknown: no scale was registered. Memory: as L1.Memory.
+// a registered scale nor a centre; a fit may find their scales. NoScales: none was registered. Memory: as L1.Memory.
 // Sources: as Regression.Sources. MaxRows: as Data.MaxRows.
 //
 // The coefficients of count models are those of a logarithm, so the target's scale shifts the
@@ -216,7 +244,7 @@ type Scaled struct {
 	FlagY     bool
 	UnscaledX []int
 	UnscaledY bool
-	Unknown   bool
+	NoScales  bool
 	Memory    int64
 	Sources   int
 	MaxRows   int
@@ -268,8 +296,8 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	a.unscaleBand(p.Band)
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		if x.Elsewhere != nil {
-			a.express(x.Elsewhere, s, p.maxWeight)
+		if x.Pushdown != nil {
+			a.express(x.Pushdown, s, p.maxWeight)
 		} else {
 			x.weigh(p.maxWeight)
 			a.scale(x)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
@@ -49,7 +50,7 @@ func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant p
 		if err == nil && expected.Deviation == nil {
 			return 0
 		}
-		if err == nil && expected.Short <= share && largest(expected.Deviation) <= share {
+		if err == nil && expected.Short <= share && slices.Max(expected.Deviation) <= share {
 			high = middle
 		} else {
 			low = middle + 1
@@ -61,14 +62,6 @@ func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant p
 	return int(math.Exp2(float64(high) / steps))
 }
 
-func largest(v []float64) float64 {
-	most := 0.0
-	for _, x := range v {
-		most = max(most, x)
-	}
-	return most
-}
-
 func (a Scaled) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
 	f, err := Expect(a.Inner(), s, b, accountant)
 	a.unscaleDeviations(f.Deviation)
@@ -76,11 +69,11 @@ func (a Scaled) expect(s Shape, b privacy.Budget, accountant privacy.Accountant)
 }
 
 func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
-	posed, err := a.pose(s, b, accountant)
+	resolved, err := a.resolve(s, b, accountant)
 	if err != nil {
 		return Forecast{}, err
 	}
-	p, _, err := posed.fix(accountant)
+	p, _, err := resolved.fix(accountant)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -315,7 +308,7 @@ func (a L1) perturbationError(s Shape, epsilon float64) float64 {
 
 // expect forecasts the last fit by perturbation, with a smoothing at a quantile of the absolute residuals. The
 // ridge of each of the two fits leaves a fraction of the remaining distance, so that short is the product of
-// both. Of the noise of the way aside, which moves the intercept, that of the last fit leaves its fraction.
+// both. Of the noise of the shift to the quantile, which moves the intercept, that of the last fit leaves its fraction.
 func (f staged) expect() (deviation, short float64) {
 	fit := f.L1
 	if fit.Radius == 0 {
@@ -329,8 +322,8 @@ func (f staged) expect() (deviation, short float64) {
 	of := f.shape
 	of.N = int(f.rowsOfLast())
 	deviation, short = fit.perturbation(of, f.shares.last)
-	if aside := cmp.Or(f.shares.nearer.aside, f.shares.aside); aside > 0 {
-		noise := 6 * max(f.Tau, 1-f.Tau) / aside                            // of the way aside, in rows
+	if share := cmp.Or(f.shares.refinement.shift, f.shares.quantileShift); share > 0 {
+		noise := 6 * max(f.Tau, 1-f.Tau) / share                            // of the shift to the quantile, in rows
 		rows := float64(of.N) / (math.Sqrt(2*math.Pi) * residual * thinner) // in a unit's length at the quantile
 		deviation = math.Hypot(deviation, short*noise/rows/math.Sqrt(float64(f.shape.D)))
 	}

@@ -31,7 +31,7 @@ func TestExpectIsNearWhatIsSeen(t *testing.T) {
 		most        int // coefficients that it is quick for
 	}{
 		{"l1, staged", "l1", map[string]any{"method": catalogue.MethodStaged}, 2, 5},
-		{"l1, quantile .75", "l1", map[string]any{"method": catalogue.MethodStaged, "tau": .75}, 4, 5}, // beyond two where there is no stage aside
+		{"l1, quantile .75", "l1", map[string]any{"method": catalogue.MethodStaged, "tau": .75}, 4, 5}, // beyond two where there is no stage quantileShift
 		{"l1, quantile .1", "l1", map[string]any{"method": catalogue.MethodStaged, "tau": .1}, 4, 5},
 		{"l1, exponential mechanism", "l1", map[string]any{"method": catalogue.MethodExponential}, 2, 2},
 		{"l1, objective perturbation", "l1", map[string]any{"method": catalogue.MethodObjective}, 2, 5},

@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Fits by groups. Every record belongs to one of Shape.Levels groups or to none, by a value of its
+// Fits by groups. Every record belongs to one of Shape.GroupCount groups or to none, by a value of its
 // (first) row. The first passes use all rows; after the split each group has a fit of its own. A
 // pass runs over all groups together, and the sums of all groups are released together, at the cost
 // of one release (mech/disjoint.md). The sizes of the groups are private: they are released once,
@@ -40,7 +40,7 @@ const (
 
 // checkGroups returns an error if groups are requested and the fit does not support them.
 func (p *problem) checkGroups(f fit) error {
-	if p.Levels == 0 {
+	if p.GroupCount == 0 {
 		return nil
 	}
 	inner, _ := onColumns(f, 0)
@@ -55,7 +55,7 @@ func (p *problem) checkGroups(f fit) error {
 // that there are too few rows for the methods that do.
 func whyNoGroups(s Shape, method string) error {
 	if method == catalogue.MethodAuto {
-		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, s.Levels, s.D)
+		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, s.GroupCount, s.D)
 	}
 	return fmt.Errorf("%w: method %q does not fit by groups; leave it out", ErrParameter, method)
 }
@@ -65,10 +65,10 @@ func groupBins(groups int) mech.Bins { return mech.Bins{Width: 1, Half: (groups 
 
 // checkGroupSizes reports whether the group sizes can be released, if there are groups.
 func checkGroupSizes(s Shape) error {
-	if s.Levels == 0 {
+	if s.GroupCount == 0 {
 		return nil
 	}
-	if err := mech.CheckHistogram(groupBins(s.Levels), s.N, 1); err != nil {
+	if err := mech.CheckHistogram(groupBins(s.GroupCount), s.N, 1); err != nil {
 		return infeasible(err)
 	}
 	return nil
@@ -95,7 +95,7 @@ type groupSize struct {
 }
 
 // passesOfSplit returns the number of passes that release group sizes: 1 with groups, else 0.
-func passesOfSplit(s Shape) int { return min(s.Levels, 1) }
+func passesOfSplit(s Shape) int { return min(s.GroupCount, 1) }
 
 // split releases the group sizes, sorts the records by group and stores the common fit.
 func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech.Source) []groupSize {
@@ -107,8 +107,8 @@ func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech
 }
 
 // groupSizes releases the group sizes and returns the shares of the rows and the sizes to be used.
-func (x Data) groupSizes(noise release, src *mech.Source) (shares []float64, sizes []groupSize) {
-	released, deviation := releaseGroupSizes(x, noise, src), countDeviation(noise)
+func (x Data) groupSizes(noise mechanism, src *mech.Source) (shares []float64, sizes []groupSize) {
+	released, deviation := releaseGroupSizes(x, noise, src), countStdDev(noise, 1, laplaceTailOfMagnitudes)
 	for g, rows := range sizesToUse(released, x.N, deviation) {
 		shares = append(shares, clampBetween(released[g]/float64(x.N), 0, 1))
 		sizes = append(sizes, groupSize{rows, clampBetween(released[g]-sizeDoubt*deviation, 0, rows), released[g] < leastKnownGroup*deviation})
@@ -150,18 +150,18 @@ const leastKnownGroup = 10
 const smallGroup = "too few rows of this group for this budget"
 
 // releaseGroupSizes releases the number of records of each group.
-func releaseGroupSizes(x Data, noise release, src *mech.Source) (sizes []float64) {
+func releaseGroupSizes(x Data, noise mechanism, src *mech.Source) (sizes []float64) {
 	onPass(x.N)
-	bins := groupBins(x.Levels)
+	bins := groupBins(x.GroupCount)
 	counts, place := mech.NewHistogram(bins, x.N, 1), make([]float64, x.N)
 	for u := range place {
 		first, _ := x.span(u, u+1)
-		place[u] = x.Level[first] + 0.5 - float64(bins.Half)
+		place[u] = x.Group[first] + 0.5 - float64(bins.Half)
 	}
 	counts.AddRows(mech.Rows{Intercept: true}, place)
 	noisy := make([]float64, 2*bins.Half)
 	noise.Release(noisy, counts.Bounded(), src)
-	return noisy[:x.Levels]
+	return noisy[:x.GroupCount]
 }
 
 // sizesToUse raises released sizes to a public minimum and cuts them at rows; deviation is that of
@@ -178,15 +178,15 @@ func sizesToUse(released []float64, rows int, deviation float64) []float64 {
 // byGroup sorts the records by group, in place, and returns the records of each group; those of no
 // group are in none. All rows of a record must be in one group: see inGroups.
 func (x Data) byGroup() []Data {
-	starts := make([]int, x.Levels+2) // the last entry is for rows of no group
-	for i := range x.Level {
+	starts := make([]int, x.GroupCount+2) // the last entry is for rows of no group
+	for i := range x.Group {
 		starts[x.groupOf(i)+1]++
 	}
-	for g := range x.Levels + 1 {
+	for g := range x.GroupCount + 1 {
 		starts[g+1] += starts[g]
 	}
 	at, next := make([]int32, len(x.Y)), slices.Clone(starts)
-	for i := range x.Level {
+	for i := range x.Group {
 		g := x.groupOf(i)
 		at[i] = int32(next[g])
 		next[g]++
@@ -198,7 +198,7 @@ func (x Data) byGroup() []Data {
 		}
 		copy(column, scratch)
 	}
-	parts := make([]Data, x.Levels)
+	parts := make([]Data, x.GroupCount)
 	for g := range parts {
 		parts[g] = x.rows(starts[g], starts[g+1])
 	}
@@ -206,10 +206,10 @@ func (x Data) byGroup() []Data {
 	return parts
 }
 
-// rowColumns returns all columns except Level.
+// rowColumns returns all columns except Group.
 func (x Data) rowColumns() [][]float64 {
 	columns := append(slices.Clone(x.X), x.Y)
-	for _, column := range x.beside() {
+	for _, column := range x.auxiliaryColumns() {
 		if *column != nil {
 			columns = append(columns, *column)
 		}
@@ -226,7 +226,7 @@ func (x Data) markRecords(parts []Data) {
 		parts[g].N, parts[g].MaxRows, parts[g].First = 0, x.MaxRows, []int{0}
 	}
 	for u := range x.N {
-		if g := x.groupOf(x.First[u]); g < x.Levels {
+		if g := x.groupOf(x.First[u]); g < x.GroupCount {
 			part := &parts[g]
 			part.First = append(part.First, part.First[part.N]+x.First[u+1]-x.First[u])
 			part.N++
@@ -234,12 +234,12 @@ func (x Data) markRecords(parts []Data) {
 	}
 }
 
-// groupOf returns the group of row i, or Levels for none.
+// groupOf returns the group of row i, or GroupCount for none.
 func (x Data) groupOf(i int) int {
-	if g := x.Level[i]; g >= 0 && g < float64(x.Levels) {
+	if g := x.Group[i]; g >= 0 && g < float64(x.GroupCount) {
 		return int(g)
 	}
-	return x.Levels
+	return x.GroupCount
 }
 
 // rows returns rows from to to-1 as a design without groups.
@@ -248,21 +248,21 @@ func (x Data) rows(from, to int) Data {
 	for _, column := range x.X {
 		part.X = append(part.X, column[from:to])
 	}
-	part.besides(x, func(_, column []float64) []float64 { return column[from:to] })
+	part.setAuxiliary(x, func(_, column []float64) []float64 { return column[from:to] })
 	return part
 }
 
 // inGroups reduces every record, in place, to its rows in the group of its first row, so that it is
 // in at most one group. The target of a record of no group becomes NaN: it contributes nothing.
 func (x Data) inGroups() Data {
-	if x.Levels == 0 {
+	if x.GroupCount == 0 {
 		return x
 	}
 	if x.First != nil {
 		x = x.likeFirstRows()
 	}
-	for i := range x.Level {
-		if x.groupOf(i) == x.Levels {
+	for i := range x.Group {
+		if x.groupOf(i) == x.GroupCount {
 			x.Y[i] = math.NaN()
 		}
 	}
@@ -281,11 +281,11 @@ func (x Data) likeFirstRows() Data {
 		}
 		first = append(first, len(kept))
 	}
-	for _, column := range append(x.rowColumns(), x.Level) {
+	for _, column := range append(x.rowColumns(), x.Group) {
 		gather(column, column, kept) // kept[i] >= i: no value is read after it was overwritten
 	}
 	all := x.rows(0, len(kept))
-	all.Shape, all.Level, all.First, all.MaxRows = x.Shape, x.Level[:len(kept)], first, x.MaxRows
+	all.Shape, all.Group, all.First, all.MaxRows = x.Shape, x.Group[:len(kept)], first, x.MaxRows
 	return all
 }
 

@@ -24,15 +24,15 @@ import (
 // inGroups gives the rows of two neighbours groups, which the row that differs may change.
 // Some rows are in none, or in what is no group.
 func inGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
-	a.Levels, b.Levels = levels, levels
-	a.Level = make([]float64, a.N)
-	for i := range a.Level {
-		a.Level[i] = []float64{0, float64(r.IntN(levels)), math.NaN(), -1, float64(levels), math.Inf(1)}[min(r.IntN(12), 11)/2]
+	a.GroupCount, b.GroupCount = levels, levels
+	a.Group = make([]float64, a.N)
+	for i := range a.Group {
+		a.Group[i] = []float64{0, float64(r.IntN(levels)), math.NaN(), -1, float64(levels), math.Inf(1)}[min(r.IntN(12), 11)/2]
 	}
-	b.Level = slices.Clone(a.Level)
-	for i := range a.Level {
+	b.Group = slices.Clone(a.Group)
+	for i := range a.Group {
 		if !a.sameValues(i, b, i) {
-			b.Level[i] = float64(r.IntN(levels))
+			b.Group[i] = float64(r.IntN(levels))
 		}
 	}
 	return a, b
@@ -46,7 +46,7 @@ func groupedFits() map[string]fit {
 		"newton, huber":           Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
 		"joint moments":           JointMoments{Bound: 2, Scale: 1, Intervals: true},
 		"joint moments, pooled":   JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
-		"joint moments, low":      JointMoments{Bound: 2, Scale: 1, Low: true, Pool: true},
+		"joint moments, low":      JointMoments{Bound: 2, Scale: 1, LowInformation: true, Pool: true},
 	}
 }
 
@@ -81,11 +81,11 @@ func TestFitsByGroupsReplay(t *testing.T) {
 // Each release of a fit by groups is charged once, however many groups there are.
 func TestGroupsCostWhatOneFitCosts(t *testing.T) {
 	for name, a := range groupedFits() {
-		one, err := a.at(Shape{N: 1000, D: 3, Intercept: true, Levels: 1}, 2)
+		one, err := a.at(Shape{N: 1000, D: 3, Intercept: true, GroupCount: 1}, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		many, err := a.at(Shape{N: 1000, D: 3, Intercept: true, Levels: 200}, 2)
+		many, err := a.at(Shape{N: 1000, D: 3, Intercept: true, GroupCount: 200}, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestGroupsCostWhatOneFitCosts(t *testing.T) {
 
 // A row belongs to the group that its level says, and to no other.
 func TestRowsAreSortedByGroup(t *testing.T) {
-	x := Data{Shape: Shape{N: 7, D: 1, Levels: 3}, X: [][]float64{{0, 1, 2, 3, 4, 5, 6}}, Y: []float64{0, 10, 20, 30, 40, 50, 60}, Level: []float64{2, 0, math.NaN(), 2, 0, 3, 0.5}}
+	x := Data{Shape: Shape{N: 7, D: 1, GroupCount: 3}, X: [][]float64{{0, 1, 2, 3, 4, 5, 6}}, Y: []float64{0, 10, 20, 30, 40, 50, 60}, Group: []float64{2, 0, math.NaN(), 2, 0, 3, 0.5}}
 	parts := x.byGroup()
 	for g, want := range [][]float64{{1, 4, 6}, {}, {0, 3}} {
 		if !slices.Equal(parts[g].X[0], want) || parts[g].N != len(want) {
@@ -126,7 +126,7 @@ func TestRowsAreSortedByGroup(t *testing.T) {
 // one that changes its group would move many. Where records begin is told anew.
 func TestByGroupKnowsAllThatRowsHold(t *testing.T) {
 	for f := range reflect.TypeFor[Data]().Fields() {
-		if f.Type.Kind() == reflect.Slice && !slices.Contains([]string{"X", "Y", "Offset", "Weight", "Exposure", "Level", "First"}, f.Name) {
+		if f.Type.Kind() == reflect.Slice && !slices.Contains([]string{"X", "Y", "Offset", "Weight", "Exposure", "Group", "First"}, f.Name) {
 			t.Errorf("byGroup does not sort %s", f.Name)
 		}
 	}
@@ -143,13 +143,13 @@ func groupedLaw(n, d, levels int, spread float64, seed uint64) (x Data, truth []
 		}
 		truth = append(truth, w)
 	}
-	x = Data{Shape: Shape{N: n, D: d, Intercept: true, Levels: levels}, X: columns(d-1, n), Y: make([]float64, n), Level: make([]float64, n)}
+	x = Data{Shape: Shape{N: n, D: d, Intercept: true, GroupCount: levels}, X: columns(d-1, n), Y: make([]float64, n), Group: make([]float64, n)}
 	for i := range n {
 		g := 0
 		for u := r.Float64()*total - 1; u > 0 && g < levels-1; g++ {
 			u -= 1 / float64(g+2)
 		}
-		x.Level[i], x.Y[i] = float64(g), truth[g][0]+r.NormFloat64()
+		x.Group[i], x.Y[i] = float64(g), truth[g][0]+r.NormFloat64()
 		for j := range x.X {
 			x.X[j][i] = r.NormFloat64()*.7 + .5
 			x.Y[i] += truth[g][j+1] * x.X[j][i]
@@ -161,7 +161,7 @@ func groupedLaw(n, d, levels int, spread float64, seed uint64) (x Data, truth []
 // excessOf is the mean excess risk, over rows of the law, of coefficients for each group.
 func excessOf(x Data, truth [][]float64, coefficients func(g int) []float64) (excess float64) {
 	for i := range x.N {
-		g := int(x.Level[i])
+		g := int(x.Group[i])
 		w, gap := coefficients(g), 0.0
 		for j, v := range truth[g] {
 			value := 1.0
@@ -185,7 +185,7 @@ func TestGroupsAreFittedTogetherOrApart(t *testing.T) {
 		for seed := range uint64(draws) {
 			x, truth := groupedLaw(40_000, 5, 16, c.spread, seed)
 			all := cloned(x)
-			all.Levels, all.Level = 0, nil
+			all.GroupCount, all.Group = 0, nil
 			common := resultOf(t, Regression{Loss: loss.Squared{}}, all, c.eps, seed)
 			own := resultOf(t, Regression{Loss: loss.Squared{}, Pool: catalogue.PoolNone}, x, c.eps, seed)
 			both := resultOf(t, Regression{Loss: loss.Squared{}}, x, c.eps, seed)
@@ -219,7 +219,7 @@ func TestMediansByGroups(t *testing.T) {
 		for seed := range uint64(draws) {
 			x, truth := groupedLaw(40_000, 5, 16, c.spread, seed)
 			all := cloned(x)
-			all.Levels, all.Level = 0, nil
+			all.GroupCount, all.Group = 0, nil
 			common, own, both := run(L1{}, all, c.eps, seed), run(L1{Pool: catalogue.PoolNone}, x, c.eps, seed), run(L1{}, x, c.eps, seed)
 			one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
 			apart += excessOf(x, truth, func(g int) []float64 { return own.Groups[g].Coefficients }) / draws
@@ -238,11 +238,11 @@ func TestMediansOfGroupsFarApart(t *testing.T) {
 	const n, levels = 40_000, 6
 	for _, c := range []struct{ gap, tau, off float64 }{{4, .5, .05}, {8, .5, .05}, {8, .9, .05}} {
 		r := rand.New(rand.NewPCG(7, 3))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, Levels: levels}, X: columns(1, n), Y: make([]float64, n), Level: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: columns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
 		for i := range n {
 			g := min(int(levels*math.Pow(r.Float64(), 2)), levels-1)
 			v := r.NormFloat64()
-			x.Level[i], x.X[0][i], x.Y[i] = float64(g), v, c.gap*float64(g%3-1)+v+r.NormFloat64()
+			x.Group[i], x.X[0][i], x.Y[i] = float64(g), v, c.gap*float64(g%3-1)+v+r.NormFloat64()
 		}
 		p, err := L1{Tau: c.tau}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		if err != nil {
@@ -253,7 +253,7 @@ func TestMediansOfGroupsFarApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		var below, rows [levels]float64
-		for i, g := range x.Level {
+		for i, g := range x.Group {
 			w := fit.Groups[int(g)].Coefficients
 			if rows[int(g)]++; x.Y[i] < w[0]+w[1]*x.X[0][i] {
 				below[int(g)]++
@@ -276,13 +276,13 @@ func TestQuantilesOfGroupsThatSpreadDifferently(t *testing.T) {
 		{1, .9, 1, .02}, {10, .9, 1, .02}, {10, .1, .3, .04}, {10, .75, 4, .02}, {100, .9, 1, .04}, {100, .25, 4, .02}, {10, .95, 4, .02}, {10, .6, 1, .04},
 	} {
 		r := rand.New(rand.NewPCG(7, 4))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, Levels: levels}, X: columns(1, n), Y: make([]float64, n), Level: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: columns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
 		for i := range n {
 			v, e := r.NormFloat64(), r.NormFloat64()
 			if i%2 == 1 {
 				e = math.Exp(e) - 1
 			}
-			x.Level[i], x.X[0][i], x.Y[i] = float64(i%levels), v, v*float64(i%levels-1)/2+e*math.Pow(c.ratio, -float64(i%levels)/(levels-1))
+			x.Group[i], x.X[0][i], x.Y[i] = float64(i%levels), v, v*float64(i%levels-1)/2+e*math.Pow(c.ratio, -float64(i%levels)/(levels-1))
 		}
 		p, err := L1{Tau: c.tau}.Plan(x.Shape, privacy.Budget{Epsilon: c.eps}, privacy.PureSum{})
 		if err != nil {
@@ -293,7 +293,7 @@ func TestQuantilesOfGroupsThatSpreadDifferently(t *testing.T) {
 			t.Fatal(err)
 		}
 		var below [levels]float64
-		for i, g := range x.Level {
+		for i, g := range x.Group {
 			if w := fit.Groups[int(g)].Coefficients; x.Y[i] < w[0]+w[1]*x.X[0][i] {
 				below[int(g)] += levels / float64(n)
 			}
@@ -310,7 +310,7 @@ func TestQuantilesOfGroupsThatSpreadDifferently(t *testing.T) {
 // Groups that nobody is in, and those of few rows, are taken for what all have in common.
 func TestMediansOfEmptyGroups(t *testing.T) {
 	x, truth := groupedLaw(40_000, 5, 200, 0, 1)
-	x.Levels = 256
+	x.GroupCount = 256
 	for _, tau := range []float64{.5, .9, .1} {
 		p, err := L1{Tau: tau}.Plan(x.Shape, privacy.Budget{Epsilon: 3}, privacy.PureSum{})
 		if err != nil {
@@ -339,7 +339,7 @@ func TestMediansOfEmptyGroups(t *testing.T) {
 func groupLabels(x Data, truth [][]float64, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 77))
 	for i := range x.N {
-		w := truth[int(x.Level[i])]
+		w := truth[int(x.Group[i])]
 		logOdds := w[0]
 		for j := range x.X {
 			logOdds += w[j+1] * x.X[j][i]
@@ -358,7 +358,7 @@ func groupCounts(x *Data, truth [][]float64, seed uint64) {
 	r := rand.New(src)
 	x.Offset = make([]float64, x.N)
 	for i := range x.N {
-		w := truth[int(x.Level[i])]
+		w := truth[int(x.Group[i])]
 		x.Offset[i] = math.Log(1 - .9*r.Float64())
 		mean := w[0] + x.Offset[i]
 		for j := range x.X {
@@ -385,7 +385,7 @@ func TestNewtonFitsGroupsTogetherOrApart(t *testing.T) {
 					groupCounts(&x, truth, seed)
 				}
 				all, none := cloned(x), base
-				all.Levels, all.Level, none.Pool = 0, nil, catalogue.PoolNone
+				all.GroupCount, all.Group, none.Pool = 0, nil, catalogue.PoolNone
 				common, own, both := resultOf(t, base, all, c.eps, seed), resultOf(t, none, x, c.eps, seed), resultOf(t, base, x, c.eps, seed)
 				one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
 				apart += excessOf(x, truth, func(g int) []float64 { return own.Groups[g].Coefficients }) / draws
@@ -419,7 +419,7 @@ func TestGroupsOfFewRowsStayNear(t *testing.T) {
 	for seed := range uint64(draws) {
 		x, truth := groupedLaw(10_000, 5, 40, .1, seed)
 		all := cloned(x)
-		all.Levels, all.Level = 0, nil
+		all.GroupCount, all.Group = 0, nil
 		common, both := resultOf(t, Regression{Loss: loss.Squared{}}, all, .3, seed), resultOf(t, Regression{Loss: loss.Squared{}}, x, .3, seed)
 		one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
 		pooled += excessOf(x, truth, func(g int) []float64 { return both.Groups[g].Coefficients }) / draws
@@ -474,8 +474,8 @@ func TestGroupsOfCountsFarApart(t *testing.T) {
 	slight := Regression{Loss: loss.Poisson{}, Penalty: catalogue.PenaltyL1, Lambda: .001}
 	for seed := range uint64(2) {
 		x, truth := groupedLaw(40_000, 4, levels, 0, seed)
-		for i := range x.Level {
-			x.Level[i] = float64(i % levels)
+		for i := range x.Group {
+			x.Group[i] = float64(i % levels)
 		}
 		for g, w := range truth {
 			floats.Scale(.3, w)
@@ -524,7 +524,7 @@ func TestSharesOfGroups(t *testing.T) {
 	x, _ := groupedLaw(40_000, 3, 5, .1, 1)
 	r := resultOf(t, Regression{Loss: loss.Squared{}}, x, 1, 1)
 	counts := make([]float64, 5)
-	for _, g := range x.Level {
+	for _, g := range x.Group {
 		counts[int(g)] += 1. / 40_000
 	}
 	for g, group := range r.Groups {
@@ -543,13 +543,13 @@ func TestWhatDoesNotFitByGroupsIsRefused(t *testing.T) {
 		"a method of a paper": {Regression{Loss: loss.Squared{}, Method: "gd"}, 10_000, ErrParameter},
 		"few rows":            {Regression{Loss: loss.Squared{}}, 300, ErrInfeasible},
 	} {
-		_, err := c.a.Plan(Shape{N: c.n, D: 3, Levels: 4}, privacy.Budget{Epsilon: .3, Delta: 1e-6}, privacy.Concentrated{})
+		_, err := c.a.Plan(Shape{N: c.n, D: 3, GroupCount: 4}, privacy.Budget{Epsilon: .3, Delta: 1e-6}, privacy.Concentrated{})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for method, want := range map[string]error{"": ErrInfeasible, catalogue.MethodAuto: ErrInfeasible, catalogue.MethodStaged: nil, catalogue.MethodExponential: ErrParameter, catalogue.MethodObjective: ErrParameter} {
-		if _, err := (L1{Method: method}).Plan(Shape{N: 300, D: 3, Levels: 4}, privacy.Budget{Epsilon: .3}, privacy.PureSum{}); !errors.Is(err, want) {
+		if _, err := (L1{Method: method}).Plan(Shape{N: 300, D: 3, GroupCount: 4}, privacy.Budget{Epsilon: .3}, privacy.PureSum{}); !errors.Is(err, want) {
 			t.Errorf("medians by %q: %v", method, err)
 		}
 	}
@@ -581,7 +581,7 @@ func TestScoresOfGroups(t *testing.T) {
 	x, truth := groupedLaw(20_000, 3, 4, 1, 5)
 	y := cloned(x)
 	for i := range x.N / 10 { // their targets are far from what any group predicts
-		y.Level[i], y.Y[i] = math.NaN(), 1e6
+		y.Group[i], y.Y[i] = math.NaN(), 1e6
 	}
 	z := cloned(x)
 	z.Offset = make([]float64, x.N)

@@ -94,12 +94,12 @@ func (c cuts) means(release []float64, first int, deviation, doubt float64) (m c
 	m.outer = noisyMean{slices.Clone(inner), math.Hypot(noise, noiseRest)}
 	floats.Add(m.outer.mean, rest)
 	// inner/uncut estimates the whole mean; rest becomes inner + rest - inner/uncut.
-	back := 1/c.uncut - 1
-	floats.AddScaled(rest, -back, inner)
-	m.between = noisyMean{rest, math.Hypot(noiseRest, back*noise)}
+	inflation := 1/c.uncut - 1
+	floats.AddScaled(rest, -inflation, inner)
+	m.between = noisyMean{rest, math.Hypot(noiseRest, inflation*noise)}
 	explained := float64(d-first) * square(m.between.deviation)
 	m.keep = max(0, 1-square(doubt*explained/max(square(floats.Norm(rest[first:], 2)), math.SmallestNonzeroFloat64)))
-	m.kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-m.keep*back), m.keep*noiseRest)}
+	m.kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-m.keep*inflation), m.keep*noiseRest)}
 	floats.Scale(1/c.uncut, inner)
 	floats.AddScaled(inner, m.keep, rest)
 	return m

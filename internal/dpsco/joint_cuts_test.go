@@ -104,7 +104,7 @@ func TestJointStepsKeepTheirContracts(t *testing.T) {
 		if length > 1+1e-9 {
 			t.Fatalf("a step of squared length %v", length)
 		}
-		rows.addLevel(mech.NewSum(mech.Contract{Norm: mech.L2, Bound: 1, N: 1, D: 2}), c)
+		rows.addIntercept(mech.NewSum(mech.Contract{Norm: mech.L2, Bound: 1, N: 1, D: 2}), c)
 		if length := math.Hypot(rows.joint[0][0], rows.rest[0][0]); length > 1+1e-9 {
 			t.Fatalf("a level of length %v", length)
 		}

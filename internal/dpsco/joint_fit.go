@@ -51,15 +51,15 @@ type jointFit struct {
 	products  *magnitudes
 	standsOut float64 // sum of magnitudes.standsOut of the histograms of lengths and of products
 
-	back                float64    // share of the shortening that is undone in a row's weight in the step
-	wide                *mat.Dense // P of the last pilot pass, for rows in a database
-	weights             []float64  // sensitive: weights of rows in the step, for rows in memory
-	stepCuts, levelCuts cuts
-	cutMeans                     // of the step, in the last coordinates
-	levels              cutMeans // of the mean residual (the level); empty before its release or without an intercept
-	levelScale          float64  // corrects the level for unusable rows and weights of rows
-	constant            noisyConstant
-	meat                *mat.SymDense
+	restored                float64    // share of the shortening that is undone in a row's weight in the step
+	wide                    *mat.Dense // P of the last pilot pass, for rows in a database
+	weights                 []float64  // sensitive: weights of rows in the step, for rows in memory
+	stepCuts, interceptCuts cuts
+	cutMeans                         // of the step, in the last coordinates
+	interceptMeans          cutMeans // of the mean residual, the step of the intercept; empty before its release or without an intercept
+	interceptScale          float64  // corrects the intercept's step for unusable rows and weights of rows
+	constant                noisyConstant
+	meat                    *mat.SymDense
 }
 
 // newJointParts returns a fit of all rows.
@@ -77,14 +77,11 @@ func newJointFit(r *jointReleases) *jointFit {
 	d := r.shape.D
 	f := &jointFit{
 		jointReleases: r, n: float64(r.shape.N), perRow: 1, d: float64(d), slopes: float64(r.shape.D),
-		p: mat.NewDense(d, d, nil), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
+		p: identity(d), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
 		subgradient: make([]float64, d),
 	}
 	if r.shape.Intercept {
 		f.slopes--
-	}
-	for j := range d {
-		f.p.Set(j, j, 1)
 	}
 	return f
 }
@@ -100,7 +97,7 @@ type jointPilot struct {
 func (a *jointParts) pilot(t int, src *mech.Source) {
 	seen := make([]jointPilot, len(a.fits))
 	for g, f := range a.fits {
-		seen[g] = f.seePilot(t, a.parts[g])
+		seen[g] = f.sumPilot(t, a.parts[g])
 	}
 	joint := releaseMoments(of(seen, func(p jointPilot) *mech.Moments { return p.moments }), a.pilotContract(), a.momentNoise[t], src)
 	residuals := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.residuals }), a.residualNoise[t], src)
@@ -160,10 +157,10 @@ func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit 
 	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n)
 }
 
-// seePilot computes the sums of a pilot pass over a part of the rows.
-func (f *jointFit) seePilot(t int, x Data) jointPilot {
-	if x.Elsewhere != nil {
-		return f.askPilot(t, x.Elsewhere)
+// sumPilot computes the sums of a pilot pass over a part of the rows.
+func (f *jointFit) sumPilot(t int, x Data) jointPilot {
+	if x.Pushdown != nil {
+		return f.queryPilot(t, x.Pushdown)
 	}
 	if f.shortened == nil {
 		f.shortened = x.numbers(len(x.Y))
@@ -184,9 +181,6 @@ func (f *jointFit) seePilot(t int, x Data) jointPilot {
 	})
 	return jointPilot{moments.merged(), residuals.merged(), lengths.merged(), products.merged()}
 }
-
-// leastEigenvalue is a lower bound for eigenvalues of second moments wherever they are divisors.
-const leastEigenvalue = 1e-6
 
 // shortenedEigenvalue is the floor of the eigenvalues in the last pilot pass. The passes before it
 // made them 1, so that a direction with a smaller one is due to few rows, which are shortened.
@@ -236,7 +230,7 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) (step []float64, gain *mat.SymDense) {
 	others := pilotKeeps(w, gradient, deviation, small, othersKeep)
 	if f.grouped || f.pilotNoise == nil {
-		step = pilotStep(w, gradient, deviation, small)
+		step = leastSquaresStep(w, gradient, deviation, small)
 		if f.grouped {
 			step = shrunkBy(step, deviation)
 		}
@@ -266,10 +260,10 @@ func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation floa
 	return keeps
 }
 
-// pilotStep returns H^-1 g. Directions with small second moments hold few rows. There the step is
+// leastSquaresStep returns H^-1 g. Directions with small second moments hold few rows. There the step is
 // shrunk by twice the noise of g, whose standard deviation is deviation, because the next passes
 // could not correct it.
-func pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
+func leastSquaresStep(w whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
 	step := mat.NewVecDense(gradient.Len(), nil)
 	step.MulVec(w.gain(pilotKeeps(w, gradient, deviation, small, 0)), gradient)
 	return step.RawVector().Data
@@ -332,125 +326,125 @@ func (f *jointFit) nextCuts(t int) {
 // whole second moment, 1, of a direction.
 func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	rescale := math.Sqrt(trace / f.beyond(0))
-	return cheapest(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
+	return minimiseOnGrid(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale) + excessOfRare(rare, bound)
 	})
 }
 
-// caution holds the weights of the squared tails beyond the cuts of the step and of the level,
+// cutWeights holds the weights of the squared tails beyond the cuts of the step and of the intercept's step,
 // relative to noise; the doubt about the part between two cuts (cutMeans); and the gain that divides
 // the budget (newCuts).
-type caution struct{ step, level, doubt, gain float64 }
+type cutWeights struct{ step, intercept, doubt, gain float64 }
 
 // usualDoubt is the doubt where information is not low.
 const usualDoubt = 1.2
 
-// caution is greater at low information, except for groups: they start from the common fit, and
+// cutWeights are more careful at low information, except for groups: they start from the common fit, and
 // noise that they keep is averaged by pooling.
-func (f *jointFit) caution() caution {
+func (f *jointFit) cutWeights() cutWeights {
 	switch {
-	case f.Near && !f.grouped:
-		return caution{step: 0.02, level: 0.2, doubt: 2.5, gain: 0.3}
-	case f.Low && !f.grouped:
-		return caution{step: 0.2, level: 0.7, doubt: 2.5, gain: 0.3}
+	case f.VeryLowInformation && !f.grouped:
+		return cutWeights{step: 0.02, intercept: 0.2, doubt: 2.5, gain: 0.3}
+	case f.LowInformation && !f.grouped:
+		return cutWeights{step: 0.2, intercept: 0.7, doubt: 2.5, gain: 0.3}
 	}
-	return caution{step: 0.2, level: 0.7, doubt: usualDoubt, gain: 0.8}
+	return cutWeights{step: 0.2, intercept: 0.7, doubt: usualDoubt, gain: 0.8}
 }
 
-// symmetricDoubt is the doubt for the step where the level shows symmetric errors: then the part
+// symmetricDoubt is the doubt for the step where the intercept's step shows symmetric errors: then the part
 // between the cuts is likely to be noise. It reduces the excess risk by 1 to 2 %, by a quarter
 // with 100,000 normal rows at eps .3.
 const symmetricDoubt = 2.5
 
-// stepDoubt returns the doubt for the step, once the level is known.
+// stepDoubt returns the doubt for the step, once the intercept's step is known.
 func (f *jointFit) stepDoubt() float64 {
-	doubt := f.caution().doubt
+	doubt := f.cutWeights().doubt
 	if f.grouped || !f.shape.Intercept {
 		return doubt
 	}
-	return doubt + max(0, symmetricDoubt-doubt)*(1-f.levels.keep)
+	return doubt + max(0, symmetricDoubt-doubt)*(1-f.interceptMeans.keep)
 }
 
 // cutsHide is the assumption about hidden rows for the choice of cuts.
-var cutsHide = cautious{deviations: 0.5, steepest: 3}
+var cutsHide = tailAssumption{deviations: 0.5, steepest: 3}
 
-// chooseCuts chooses the cuts of the step and of the level.
+// chooseCuts chooses the cuts of the step and of the intercept's step.
 func (f *jointFit) chooseCuts() {
-	f.stepCuts, f.levelCuts = f.newStepCuts(f.products), f.newLevelCuts(f.residuals)
+	f.stepCuts, f.interceptCuts = f.newStepCuts(f.products), f.newInterceptCuts(f.residuals)
 }
 
 func (f *jointFit) newStepCuts(products *magnitudes) cuts {
 	deviation, _ := f.deviations()
-	c := newCuts(products, max(f.slopes, 1), deviation, f.caution().step, f.caution().gain)
+	c := newCuts(products, max(f.slopes, 1), deviation, f.cutWeights().step, f.cutWeights().gain)
 	if f.shape.Intercept && f.slopes > 0 {
 		// In the step rows are without the constant, but the histogram counted them with it.
 		c.inner *= math.Sqrt(f.slopes / f.d)
-		c.share = math.Pow(c.inner/c.outer, f.caution().gain)
+		c.share = math.Pow(c.inner/c.outer, f.cutWeights().gain)
 	}
 	return c
 }
 
-func (f *jointFit) newLevelCuts(residuals *magnitudes) cuts {
+func (f *jointFit) newInterceptCuts(residuals *magnitudes) cuts {
 	_, deviation := f.deviations()
-	return newCuts(residuals, 1, deviation, f.caution().level, f.caution().gain)
+	return newCuts(residuals, 1, deviation, f.cutWeights().intercept, f.cutWeights().gain)
 }
 
 // deviations returns the standard deviations of the noise on a coordinate of the step's sums and of
-// the level's sums, in their units.
-func (f *jointFit) deviations() (step, level float64) {
-	return 2 * f.stepNoise.NoiseMultiplier / f.n, 2 * f.levelNoise.NoiseMultiplier / f.n
+// the intercept step's sums, in their units.
+func (f *jointFit) deviations() (step, intercept float64) {
+	return 2 * f.stepNoise.NoiseMultiplier / f.n, 2 * f.interceptNoise.NoiseMultiplier / f.n
 }
 
 // beyond returns the part of all rows' second moments that lies beyond bound in the rows longer than it.
 func (f *jointFit) beyond(bound float64) float64 {
-	return f.lengths.said() * f.lengths.excessSquare(bound)
+	return f.lengths.usable() * f.lengths.excessSquare(bound)
 }
 
-// giveBack limits how far the weights in the step make up for shortening. Along a direction of the
-// last coordinates rows may hold at most giveBack more than a second moment of 1.
-const giveBack = 0.25
+// maxRestored limits how far the weights in the step make up for shortening. Along a direction of the
+// last coordinates rows may hold at most maxRestored more than a second moment of 1.
+const maxRestored = 0.25
 
-// givenBack returns the share of the shortening that is undone in the weights of the step. beyond is
+// restoredShare returns the share of the shortening that is undone in the weights of the step. beyond is
 // the second moment lost to shortening, in all directions; least is the smallest eigenvalue that is
 // left, along a direction that the pass before had made 1 and this one stretches. With the returned
-// share that direction holds at most 1 + giveBack, so that the step overshoots by no more.
-func givenBack(beyond, least float64) float64 {
-	along := ((1+giveBack)*max(least, shortenedEigenvalue) - least) / max(1-least, 1e-9)
-	return min(1, max(0, along), giveBack/max(beyond, 1e-9))
+// share that direction holds at most 1 + maxRestored, so that the step overshoots by no more.
+func restoredShare(beyond, least float64) float64 {
+	along := ((1+maxRestored)*max(least, shortenedEigenvalue) - least) / max(1-least, 1e-9)
+	return min(1, max(0, along), maxRestored/max(beyond, 1e-9))
 }
 
 // weigh sets the weights of rows in the step.
 func (f *jointFit) weigh() {
-	f.back = 1
+	f.restored = 1
 	if f.lengths.seen {
-		f.back = givenBack(f.beyond(f.bound), f.least)
+		f.restored = restoredShare(f.beyond(f.bound), f.least)
 	}
 	f.weights = f.shortened
 	for i, k := range f.weights {
-		f.weights[i] = k*k + (1-k*k)*f.back
+		f.weights[i] = k*k + (1-k*k)*f.restored
 	}
 }
 
 // jointStep holds the sums of the step over a part of the rows, before noise.
 type jointStep struct {
-	step, level *mech.Sum
-	meat        *mech.Moments
+	step, intercept *mech.Sum
+	meat            *mech.Moments
 }
 
-// step releases the sums of the least squares step, of the level and of the meat.
+// step releases the sums of the least squares step, of the intercept's step and of the meat.
 func (a *jointParts) step(src *mech.Source) {
 	seen := make([]jointStep, len(a.fits))
 	for g, f := range a.fits {
-		seen[g] = f.seeStep(a.parts[g])
+		seen[g] = f.sumStep(a.parts[g])
 	}
 	steps := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
 	if a.shape.Intercept {
-		levels := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.level }), a.levelContract(), a.levelNoise, src)
+		intercepts := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.intercept }), a.interceptContract(), a.interceptNoise, src)
 		for g, f := range a.fits {
 			_, deviation := f.deviations()
-			floats.Scale(f.perRow, levels[g])
-			f.levelScale = 1 / f.counted()
-			f.levels = f.levelCuts.means(levels[g], 0, deviation, f.caution().doubt)
+			floats.Scale(f.perRow, intercepts[g])
+			f.interceptScale = 1 / f.counted()
+			f.interceptMeans = f.interceptCuts.means(intercepts[g], 0, deviation, f.cutWeights().doubt)
 		}
 	}
 	for g, f := range a.fits {
@@ -467,33 +461,33 @@ func (a *jointParts) step(src *mech.Source) {
 	}
 }
 
-// seeStep computes the sums of the step over a part of the rows.
-func (f *jointFit) seeStep(x Data) jointStep {
-	if x.Elsewhere != nil {
-		return f.askStep(x.Elsewhere)
+// sumStep computes the sums of the step over a part of the rows.
+func (f *jointFit) sumStep(x Data) jointStep {
+	if x.Pushdown != nil {
+		return f.queryStep(x.Pushdown)
 	}
 	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
-	levels := merging[*mech.Sum]{total: mech.NewSum(f.levelContract())}
+	intercepts := merging[*mech.Sum]{total: mech.NewSum(f.interceptContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.meatContract())}
 	x.scan(f.stepCoordinates(), f.w, func() func(int, *rowBlock) {
-		s, l, m := steps.fork(), levels.fork(), meats.fork()
+		s, l, m := steps.fork(), intercepts.fork(), meats.fork()
 		return func(first int, r *rowBlock) {
 			r.scaleByWeight()
 			weights := f.weights[first : first+r.n]
 			r.addStep(s, weights, f.stepCuts)
 			if f.shape.Intercept {
-				r.addLevel(l, f.levelCuts)
+				r.addIntercept(l, f.interceptCuts)
 			}
 			if f.Intervals {
-				r.addMeat(m, weights, f.stepCuts.outer, f.levelCuts.outer, f.shape.Intercept)
+				r.addMeat(m, weights, f.stepCuts.outer, f.interceptCuts.outer, f.shape.Intercept)
 			}
 		}
 	})
-	return jointStep{steps.merged(), levels.merged(), meats.merged()}
+	return jointStep{steps.merged(), intercepts.merged(), meats.merged()}
 }
 
 // stepCoordinates returns the coordinates of rows in the step. They are without the constant, which
-// the level estimates, because that makes rows shorter.
+// the intercept's step estimates, because that makes rows shorter.
 func (f *jointFit) stepCoordinates() *mat.Dense {
 	if !f.shape.Intercept {
 		return f.p
@@ -504,20 +498,20 @@ func (f *jointFit) stepCoordinates() *mat.Dense {
 }
 
 // proximal moves w to the minimiser of half the squared distance, in the released metric, plus Psi.
-func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w, 1) }
+func (f *jointFit) proximal(w []float64) { proximalStep(f.Psi, f.p, w, 1) }
 
-// finish returns the coefficients, with the corrections of the slopes and of the level shrunk toward
+// finish returns the coefficients, with the corrections of the slopes and of the intercept's step shrunk toward
 // the pilot fit by as much as noise explains, and the estimates of their errors.
 func (f *jointFit) finish() Result {
 	keeps, drift := f.keeps()
-	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptLevel(f.levelKeep())), NoiseCovariance: f.noise(keeps, drift)}
+	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptIntercept(f.interceptKeep())), NoiseCovariance: f.noise(keeps, drift)}
 	f.errors(&r)
 	return r
 }
 
 // correction returns a step in which the part beyond the subgradient of Psi is multiplied by keeps
 // (nil: the identity): the subgradient is no evidence of an error of the pilot fit. The constant's
-// coordinate is left to the level.
+// coordinate is left to the intercept's step.
 func (f *jointFit) correction(step noisyMean, keeps *mat.SymDense) []float64 {
 	beyond, v := make([]float64, f.shape.D), mat.NewVecDense(f.shape.D, nil)
 	floats.SubTo(beyond, step.mean, f.subgradient)
@@ -583,32 +577,45 @@ func (f *jointFit) shrinkage() float64 {
 	return max(0, 1-max(f.slopes-1, 0.7)*square(f.kept.deviation)/max(signal, math.SmallestNonzeroFloat64))
 }
 
-// levelKeep returns the fraction of the level that is kept, by the same rule as keeps.
-func (f *jointFit) levelKeep() float64 {
+// interceptKeep returns the fraction of the intercept's step that is kept, by the same rule as keeps.
+func (f *jointFit) interceptKeep() float64 {
 	if f.grouped || !f.shape.Intercept {
 		return 1
 	}
 	before := f.pilotNoise.At(0, 0) * square(f.p.At(0, 0))
-	keeps, _ := gains(f.levels.kept.mean, []float64{before}, []float64{square(f.levels.kept.deviation)})
+	keeps, _ := gains(f.interceptMeans.kept.mean, []float64{before}, []float64{square(f.interceptMeans.kept.deviation)})
 	return keeps[0]
 }
 
-// keptLevel returns the level multiplied by keep.
-func (f *jointFit) keptLevel(keep float64) noisyMean {
-	level := noisyMean{deviation: keep * f.levels.kept.deviation}
-	for _, v := range f.levels.kept.mean {
-		level.mean = append(level.mean, keep*v)
+// keptIntercept returns the intercept's step multiplied by keep.
+func (f *jointFit) keptIntercept(keep float64) noisyMean {
+	intercept := noisyMean{deviation: keep * f.interceptMeans.kept.deviation}
+	for _, v := range f.interceptMeans.kept.mean {
+		intercept.mean = append(intercept.mean, keep*v)
 	}
-	return level
+	return intercept
 }
 
-// coefficients returns the pilot fit plus a correction and a level, after the proximal step.
-func (f *jointFit) coefficients(correction []float64, level noisyMean) []float64 {
+// coefficients returns the pilot fit plus a correction and an intercept's step, after the proximal step.
+func (f *jointFit) coefficients(correction []float64, intercept noisyMean) []float64 {
 	w := times(f.p, correction)
 	floats.Add(w, f.w)
 	if f.shape.Intercept {
-		w[0] += level.mean[0] * f.levelScale
+		w[0] += intercept.mean[0] * f.interceptScale
 	}
 	f.proximal(w)
 	return w
+}
+
+// counted is the share of usable rows or, if they have weights, the mean weight. The moments that it is
+// read from are of shortened rows; the histogram of their lengths gives the correction.
+func (f *jointFit) counted() float64 {
+	if !f.weighted && f.residuals.usable() == 1 {
+		return clampBetween(f.residuals.counted, 0.5, 1)
+	}
+	kept := 1.0
+	if f.lengths.seen {
+		kept = f.lengths.mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
+	}
+	return min(1, max(f.constant.mean/kept, 3*f.constant.deviation, leastWeight))
 }

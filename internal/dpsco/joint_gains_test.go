@@ -72,7 +72,7 @@ func TestMoreForMomentsIsLessForTheStep(t *testing.T) {
 		if got, want := square(r.momentNoise[1].NoiseMultiplier), 1/(0.11*max(1, whiten)); math.Abs(got-want) > 1e-9 {
 			t.Errorf("with %v for moments: variance %v, want %v", whiten, got, want)
 		}
-		if got, want := square(r.levelNoise.NoiseMultiplier/r.stepNoise.NoiseMultiplier), 0.445/0.08; math.Abs(got-want) > 1e-9 {
+		if got, want := square(r.interceptNoise.NoiseMultiplier/r.stepNoise.NoiseMultiplier), 0.445/0.08; math.Abs(got-want) > 1e-9 {
 			t.Errorf("with %v for moments: %v as much noise on the level as on the step, want %v", whiten, got, want)
 		}
 	}

@@ -73,16 +73,16 @@ func (a *jointParts) finish() Result {
 // the step keeps the part between its cuts only as far as noise does not explain it.
 func (f *jointFit) estimate() estimate {
 	if f.meat != nil {
-		return estimate{w: f.coefficients(f.correction(f.outer, nil), f.levels.outer), covariance: f.covariance(f.influences())}
+		return estimate{w: f.coefficients(f.correction(f.outer, nil), f.interceptMeans.outer), covariance: f.covariance(f.influences())}
 	}
-	e := estimate{w: f.coefficients(f.correction(f.kept, nil), f.levels.kept)}
+	e := estimate{w: f.coefficients(f.correction(f.kept, nil), f.interceptMeans.kept)}
 	move := times(f.q, f.correction(f.kept, nil))
 	variance := square(f.kept.deviation) + f.residuals.excessSquare(0)/f.n + square(f.hDeviation)*floats.Dot(move, move)
 	spread := mat.DenseCopyOf(f.p)
 	e.covariance = mat.NewSymDense(f.shape.D, nil)
 	if f.shape.Intercept {
-		spread.SetCol(0, make([]float64, f.shape.D)) // the level replaces the constant's coordinate
-		e.covariance.SetSym(0, 0, square(f.levels.kept.deviation*f.levelScale)+f.residuals.excessSquare(0)/f.n)
+		spread.SetCol(0, make([]float64, f.shape.D)) // the intercept's step replaces the constant's coordinate
+		e.covariance.SetSym(0, 0, square(f.interceptMeans.kept.deviation*f.interceptScale)+f.residuals.excessSquare(0)/f.n)
 	}
 	var slopes mat.SymDense
 	slopes.SymOuterK(variance, spread)

@@ -22,8 +22,8 @@ var intervalsOfJointMoments = information{score: 0.0013, few: lowMoments}
 // The assumptions about hidden rows for intervals: intervalsHide in the histograms of products and
 // residuals, for the bias of cuts, and tailsHide in that of lengths, for second moments.
 var (
-	intervalsHide = cautious{deviations: 0.75, steepest: 2.5}
-	tailsHide     = cautious{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
+	intervalsHide = tailAssumption{deviations: 0.75, steepest: 2.5}
+	tailsHide     = tailAssumption{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
 )
 
 // biasShare is the share of the bound on the bias that is allowed for in any one direction,
@@ -121,7 +121,7 @@ func (f *jointFit) influences() *mat.Dense {
 	a := mat.NewDense(d, f.meat.SymmetricDim(), nil)
 	a.Slice(0, d, 0, d).(*mat.Dense).Copy(f.stepInfluences())
 	if f.shape.Intercept {
-		a.Set(0, d, f.levelScale)
+		a.Set(0, d, f.interceptScale)
 	}
 	return a
 }
@@ -143,7 +143,7 @@ func (f *jointFit) errors(r *Result) {
 		return
 	}
 	r.rareTarget = f.hidesTargets()
-	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.levels.outer), f.influences(), f.stepAllowance()
+	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.interceptMeans.outer), f.influences(), f.stepAllowance()
 	shown := f.shownBias(influences)
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	r.Bias.SymRankOne(r.Bias, 1, mat.NewVecDense(len(shown), shown))
@@ -194,7 +194,7 @@ const (
 func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 	level := 0.0
 	if f.shape.Intercept {
-		level = f.levels.between.mean[0]
+		level = f.interceptMeans.between.mean[0]
 	}
 	beyond := f.products.tail(f.stepCuts.outer, intervalsHide)
 	between := f.products.tail(f.stepCuts.inner, cutsHide) - f.products.tail(f.stepCuts.outer, cutsHide)
@@ -215,7 +215,7 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 // levelAllowance bounds the bias of the level from clipping at its outer cut. All of it is allowed for: the
 // far residuals of targets that cannot be negative, such as costs, lie on one side.
 func (f *jointFit) levelAllowance() float64 {
-	return f.residuals.powerTail(f.levelCuts.outer, 1, intervalsHide)
+	return f.residuals.powerTail(f.interceptCuts.outer, 1, intervalsHide)
 }
 
 // covariance returns the covariance of the estimates with the given influences: the sum of those due
@@ -234,8 +234,8 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 		noise[i] = square(f.outer.deviation)
 	}
 	if f.shape.Intercept {
-		noise[d] = square(f.levels.outer.deviation)
-		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.levels.outer.mean[0])/f.n))
+		noise[d] = square(f.interceptMeans.outer.deviation)
+		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.interceptMeans.outer.mean[0])/f.n))
 	}
 	sampling = positivePart(sampling)
 	for i, v := range noise {
@@ -255,7 +255,7 @@ func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 	b := mat.NewSymDense(d, nil)
 	if f.shape.Intercept {
 		steps *= 2
-		b.SetSym(0, 0, 2*square(f.levelScale*f.levelAllowance()))
+		b.SetSym(0, 0, 2*square(f.interceptScale*f.levelAllowance()))
 	}
 	var gram mat.SymDense
 	gram.SymOuterK(steps, influences.Slice(0, d, 0, d))
@@ -267,7 +267,7 @@ func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 func (f *jointFit) units() []float64 {
 	u := slices.Repeat([]float64{f.stepCuts.outer}, f.meat.SymmetricDim())
 	if f.shape.Intercept {
-		u[f.shape.D] = f.levelCuts.outer
+		u[f.shape.D] = f.interceptCuts.outer
 	}
 	return u
 }

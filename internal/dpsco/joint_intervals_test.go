@@ -333,11 +333,11 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 	f := newJointFit(r)
 	f.products = expectedMagnitudes(r.productNoise, 1, 1, r.shape.N).run()
 	c := cuts{inner: 1, outer: 2, share: .64, uncut: .8}
-	f.stepCuts, f.levelCuts = c, c
+	f.stepCuts, f.interceptCuts = c, c
 	unit, unitRest := c.units()
 	level := 0.0
 	shown := func(off float64) []float64 {
-		f.levels = c.means([]float64{.8 / unit, (.2 + level) / unitRest}, 0, .24, 1)
+		f.interceptMeans = c.means([]float64{.8 / unit, (.2 + level) / unitRest}, 0, .24, 1)
 		f.cutMeans = c.means([]float64{0, .8 / unit, 0, 0, (.2 + off) / unitRest, 0}, f.first(), .24, 1)
 		return f.shownBias(identity(3))
 	}

@@ -17,7 +17,7 @@ import (
 // one release. The last pass starts from that pilot fit and makes a step of least squares, in which
 // only the length of residual times row is clipped, at two cuts chosen from a private histogram. The
 // part between the cuts is released separately, and is discarded as far as noise explains it. With an
-// intercept the last pass also releases the mean residual, called the level, which corrects the
+// intercept the last pass also releases the mean residual, the step of the intercept (in joint_moments.md the level), which corrects the
 // intercept.
 //
 // Privacy: the composition of its releases, each a bounded sum with Gaussian
@@ -26,15 +26,15 @@ import (
 // Source: one-step estimation from a robust pilot is Bickel 1975; the shrinkage
 // is the positive-part James-Stein rule.
 type JointMoments struct {
-	Bound     float64       // of row lengths in the first pass; longer rows are shortened to it
-	Scale     float64       // a typical residual
-	Low       bool          // little information: noise counts for more relative to bias from cuts
-	Near      bool          // very little information: cuts are smaller as well
-	Whiten    float64       // factor for the budget of the second moments; below 1 counts as 1
-	Psi       prox.Operator // penalty and constraint
-	Intervals bool          // also release the meat of the sandwich covariance, for intervals
-	WhyNull   string        // the reason if Intervals is false
-	Pool      bool          // with groups: shrink their fits toward their mean
+	Bound              float64       // of row lengths in the first pass; longer rows are shortened to it
+	Scale              float64       // a typical residual
+	LowInformation     bool          // little information: noise counts for more relative to bias from cuts
+	VeryLowInformation bool          // very little information: cuts are smaller as well
+	Whiten             float64       // factor for the budget of the second moments; below 1 counts as 1
+	Psi                prox.Operator // penalty and constraint
+	Intervals          bool          // also release the meat of the sandwich covariance, for intervals
+	WhyNull            string        // the reason if Intervals is false
+	Pool               bool          // with groups: shrink their fits toward their mean
 }
 
 // pilotPasses is the number of passes that whiten and find the pilot fit.
@@ -42,30 +42,24 @@ const pilotPasses = 3
 
 // jointShares are the shares of the zCDP budget that the releases take. They add up to 1; the share
 // of a release that a fit does not make goes to the step. Whiten increases the shares of the second
-// moments at the expense of the step and the level.
+// moments at the expense of the step and the intercept's step.
 var jointShares = struct {
-	moments, residuals, lengths [pilotPasses]float64
-	products, step, level, meat float64
+	moments, residuals, lengths     [pilotPasses]float64
+	products, step, intercept, meat float64
 }{
 	moments:   [pilotPasses]float64{0.05, 0.11, 0.13},
 	residuals: [pilotPasses]float64{0.015, 0.015, 0.03},
 	lengths:   [pilotPasses]float64{0.01, 0.015, 0.02},
-	products:  0.03, step: 0.445, level: 0.08, meat: 0.05,
+	products:  0.03, step: 0.445, intercept: 0.08, meat: 0.05,
 }
-
-// residualWeight is the largest contribution of a residual to the joint moments, relative to that of a row.
-const residualWeight = 0.7
-
-// jointBound is the length bound of a row together with its residual in the joint moments.
-var jointBound = math.Sqrt(1 + residualWeight*residualWeight)
 
 // jointReleases holds the noise of every release of a JointMoments.
 type jointReleases struct {
 	JointMoments
-	shape                                          Shape
-	momentNoise, residualNoise, lengthNoise        [pilotPasses]mech.Gaussian
-	productNoise, stepNoise, levelNoise, meatNoise mech.Gaussian
-	groupNoise                                     mech.Gaussian // of the sizes of groups
+	shape                                              Shape
+	momentNoise, residualNoise, lengthNoise            [pilotPasses]mech.Gaussian
+	productNoise, stepNoise, interceptNoise, meatNoise mech.Gaussian
+	groupNoise                                         mech.Gaussian // of the sizes of groups
 }
 
 // releases divides the budget, that of one release of noise multiplier z, among all releases.
@@ -73,26 +67,26 @@ type jointReleases struct {
 // Errors: ErrInfeasible.
 func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
 	left := 1.0
-	if s.Levels > 0 {
+	if s.GroupCount > 0 {
 		left -= groupShare
 	}
 	part := func(share float64) mech.Gaussian {
 		return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share*left)}
 	}
 	r := &jointReleases{JointMoments: a, shape: s, productNoise: part(jointShares.products)}
-	if s.Levels > 0 {
+	if s.GroupCount > 0 {
 		r.groupNoise = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(groupShare)}
 	}
 	more := max(1, a.Whiten)
 	for t := range pilotPasses {
 		r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t] = part(more*jointShares.moments[t]), part(jointShares.residuals[t]), part(jointShares.lengths[t])
 	}
-	less := 1 - (more-1)*floats.Sum(jointShares.moments[:])/(jointShares.step+jointShares.level)
-	step, level := less*jointShares.step, less*jointShares.level
+	less := 1 - (more-1)*floats.Sum(jointShares.moments[:])/(jointShares.step+jointShares.intercept)
+	step, intercept := less*jointShares.step, less*jointShares.intercept
 	if s.Intercept {
-		r.levelNoise = part(level)
+		r.interceptNoise = part(intercept)
 	} else {
-		step += level
+		step += intercept
 	}
 	if a.Intervals {
 		r.meatNoise = part(jointShares.meat)
@@ -106,14 +100,14 @@ func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
 // all lists the noises in the order of the releases.
 func (r *jointReleases) all() (noises []mech.Gaussian) {
 	for t := range pilotPasses {
-		if t == firstGroupPass && r.shape.Levels > 0 {
+		if t == firstGroupPass && r.shape.GroupCount > 0 {
 			noises = append(noises, r.groupNoise)
 		}
 		noises = append(noises, r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t])
 	}
 	noises = append(noises, r.productNoise, r.stepNoise)
 	if r.shape.Intercept {
-		noises = append(noises, r.levelNoise)
+		noises = append(noises, r.interceptNoise)
 	}
 	if r.Intervals {
 		noises = append(noises, r.meatNoise)
@@ -139,13 +133,13 @@ func (r *jointReleases) stepContract() mech.Contract {
 	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 2 * r.shape.D}
 }
 
-// levelContract is the contract of the inner and outer sums of residuals, in their units.
-func (r *jointReleases) levelContract() mech.Contract {
+// interceptContract is the contract of the inner and outer sums of residuals, in their units.
+func (r *jointReleases) interceptContract() mech.Contract {
 	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 2}
 }
 
 // meatContract is the contract of the second moments of a row's contributions to the step and, with
-// an intercept, to the level, each at most 1 long.
+// an intercept, to the intercept's step, each at most 1 long.
 func (r *jointReleases) meatContract() mech.MomentContract {
 	if r.shape.Intercept {
 		return mech.MomentContract{Bound: math.Sqrt2, N: r.shape.N, D: r.shape.D + 1}
@@ -168,7 +162,7 @@ func (a JointMoments) at(s Shape, z float64) (*stage, error) {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			if t == firstGroupPass && s.Levels > 0 {
+			if t == firstGroupPass && s.GroupCount > 0 {
 				fits.split(src)
 			}
 			fits.pilot(t, src)

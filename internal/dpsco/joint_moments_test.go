@@ -22,9 +22,9 @@ import (
 func jointFits() map[string]JointMoments {
 	return map[string]JointMoments{
 		"a step":          {Bound: 2, Scale: 1, Intervals: true},
-		"low information": {Bound: 2, Scale: 1, Low: true},
+		"low information": {Bound: 2, Scale: 1, LowInformation: true},
 		"a penalty":       {Bound: 2, Scale: 1, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
-		"an active ball":  {Bound: 2, Scale: 0.1, Low: true, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
+		"an active ball":  {Bound: 2, Scale: 0.1, LowInformation: true, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 		"another scale":   {Bound: 5, Scale: 1e6, Intervals: true},
 		"a smaller bound": {Bound: 0.01, Scale: 1e-6, Intervals: true},
 	}
@@ -235,7 +235,7 @@ func TestJointMomentsCostWhatTheyRelease(t *testing.T) {
 	for t := range pilotPasses {
 		total += jointShares.moments[t] + jointShares.residuals[t] + jointShares.lengths[t]
 	}
-	total += jointShares.products + jointShares.step + jointShares.level + jointShares.meat
+	total += jointShares.products + jointShares.step + jointShares.intercept + jointShares.meat
 	if math.Abs(total-1) > 1e-12 {
 		t.Errorf("shares add up to %v", total)
 	}
@@ -408,7 +408,7 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 		want := exact(loss.Squared{}, psi, cloned(x))
 		for layout, table := range map[string]Data{"intercept": x, "a column of ones": ones} {
 			for _, low := range []bool{false, true} {
-				a := JointMoments{Bound: 3.4, Scale: 1, Low: low, Psi: prox.Sum{A: psi, B: ball}}
+				a := JointMoments{Bound: 3.4, Scale: 1, LowInformation: low, Psi: prox.Sum{A: psi, B: ball}}
 				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), cloned(table), mechtest.Source(t, 1)))
 				if err != nil {
 					t.Fatal(err)
@@ -437,16 +437,16 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 }
 
 // A direction of a rare flag, whose rows are shortened, is stretched to a quarter at least: its rows may count until it
-// holds 1 + giveBack, not only until they would if it had been stretched to 1.
+// holds 1 + maxRestored, not only until they would if it had been stretched to 1.
 func TestShortenedRowsAreGivenBackUpToAnOvershoot(t *testing.T) {
 	for _, least := range []float64{0.01, 0.1, 0.2, 0.25, 0.5, 0.9, 1, 1.2} {
-		back := givenBack(0, least)
-		held := (least + (1-least)*back) / max(least, shortenedEigenvalue)
-		if back < 0 || back > 1 || held > 1+giveBack+1e-12 || back < 1 && held < 1+giveBack-1e-12 {
-			t.Errorf("smallest moment %v: rows count %v, the direction holds %v", least, back, held)
+		restored := restoredShare(0, least)
+		held := (least + (1-least)*restored) / max(least, shortenedEigenvalue)
+		if restored < 0 || restored > 1 || held > 1+maxRestored+1e-12 || restored < 1 && held < 1+maxRestored-1e-12 {
+			t.Errorf("smallest moment %v: rows count %v, the direction holds %v", least, restored, held)
 		}
 	}
-	if back := givenBack(2, 0.9); back != giveBack/2 {
-		t.Errorf("rows that hold twice the second moments beyond the bound count %v", back)
+	if restored := restoredShare(2, 0.9); restored != maxRestored/2 {
+		t.Errorf("rows that hold twice the second moments beyond the bound count %v", restored)
 	}
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // noise returns the covariance of the coefficients due to noise, to the first order: that of the step and
-// the level, that of the pilot fit as far as the correction does not remove it, and that of the second
+// the intercept's step, that of the pilot fit as far as the correction does not remove it, and that of the second
 // moments, which multiply the pilot fit's error. keeps multiplies the correction of the slopes; drift is the
 // standard deviation of a coordinate of the pilot fit's error other than noise. The result is nil for groups
 // and where it would be inaccurate (constants above). It is post-processing (formulas: joint_moments.md).
@@ -30,19 +30,19 @@ func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= mostPilotNoise*f.residuals.quantile(0.5)) {
 		return nil
 	}
-	levelKeep := f.levelKeep()
+	interceptKeep := f.interceptKeep()
 	kept := new(mat.Dense)
 	kept.Mul(f.stepInfluences(), keeps)
 	step, g := f.stepOfReleases().covariance()
 	total := sandwich(kept, step)
 	if f.shape.Intercept {
-		level, _ := f.levelOfReleases().covariance()
-		total.SetSym(0, 0, total.At(0, 0)+level.At(0, 0)*square(levelKeep*f.levelScale))
+		intercept, _ := f.interceptOfReleases().covariance()
+		total.SetSym(0, 0, total.At(0, 0)+intercept.At(0, 0)*square(interceptKeep*f.interceptScale))
 	}
 	responding := mat.NewSymDense(f.shape.D, nil)
 	responding.ScaleSym(f.response(g), keeps)
 	for _, sign := range []float64{-1, 1} {
-		pilot := sandwich(f.leftOfPilot(responding, levelKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
+		pilot := sandwich(f.leftOfPilot(responding, interceptKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
 		pilot.ScaleSym(0.5, pilot)
 		total.AddSym(total, pilot)
 	}
@@ -105,16 +105,16 @@ func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation flo
 }
 
 // leftOfPilot returns the matrix L = P (1 - K Q'HQ) that maps errors of the pilot fit, in the last
-// coordinates, to the coefficients after the correction and the level. K, keeps, is the kept fraction of the
-// correction times its response (see response). With an intercept row 0 is that of the level: levelKeep is
+// coordinates, to the coefficients after the correction and the intercept's step. K, keeps, is the kept fraction of the
+// correction times its response (see response). With an intercept row 0 is that of the intercept's step: interceptKeep is
 // its kept fraction, and it responds to errors by the mean row. larger is added to all eigenvalues of H, to
 // simulate other releases: eigenvalues below the floor differ between them.
-func (f *jointFit) leftOfPilot(keeps *mat.SymDense, levelKeep, larger float64) *mat.Dense {
+func (f *jointFit) leftOfPilot(keeps *mat.SymDense, interceptKeep, larger float64) *mat.Dense {
 	d := f.shape.D
 	h, part, left := f.whitened(larger), mat.DenseCopyOf(keeps), identity(d)
 	if f.shape.Intercept {
 		part.SetRow(0, make([]float64, d))
-		part.Set(0, 0, levelKeep/max(h.At(0, 0), leastConstant))
+		part.Set(0, 0, interceptKeep/max(h.At(0, 0), leastConstant))
 	}
 	var corrected mat.Dense
 	corrected.Mul(part, h)
@@ -152,7 +152,7 @@ func (f *jointFit) response(g float64) float64 {
 	for k, share := range f.lengths.share {
 		length := f.lengths.quantity[k]
 		kept := square(min(1, f.bound/length))
-		moment, product := share*kept*square(length), (kept+(1-kept)*f.back)*length*rescale
+		moment, product := share*kept*square(length), (kept+(1-kept)*f.restored)*length*rescale
 		all += moment
 		inner += moment * residuals.below(f.stepCuts.inner/product)
 		outer += moment * residuals.below(f.stepCuts.outer/product)
@@ -178,10 +178,10 @@ func (f *jointFit) stepOfReleases() keptMean {
 	return keptMean{f.stepCuts, f.cutMeans, f.products, f.newStepCuts, f.first(), f.stepDoubt(), deviation}
 }
 
-// levelOfReleases returns the released level.
-func (f *jointFit) levelOfReleases() keptMean {
+// interceptOfReleases returns the released step of the intercept.
+func (f *jointFit) interceptOfReleases() keptMean {
 	_, deviation := f.deviations()
-	return keptMean{f.levelCuts, f.levels, f.residuals, f.newLevelCuts, 0, f.caution().doubt, deviation}
+	return keptMean{f.interceptCuts, f.interceptMeans, f.residuals, f.newInterceptCuts, 0, f.cutWeights().doubt, deviation}
 }
 
 // othersKeep is the assumed mean fraction of a step that other releases keep along a direction in which
@@ -238,11 +238,11 @@ type otherParts struct{ across, along, keep, squareKeep float64 }
 // of the sums, in their units.
 func (c cuts) others(deviation, signal, coordinates, doubt float64) (o otherParts) {
 	unit, unitRest := c.units()
-	inner, back := square(unit*deviation), 1/c.uncut-1
+	inner, inflation := square(unit*deviation), 1/c.uncut-1
 	// noise is the variance of the noise of a coordinate of D; slope is that of the regression of the noise of
 	// S / u on it, and unexplained the residual variance.
-	noise := square(unitRest*deviation) + square(back)*inner
-	slope := -back * inner / (c.uncut * noise)
+	noise := square(unitRest*deviation) + square(inflation)*inner
+	slope := -inflation * inner / (c.uncut * noise)
 	unexplained := inner/square(c.uncut) - square(slope)*noise
 	mean, meanSquare := 0.0, 0.0
 	for _, z := range normalNodes {
@@ -277,13 +277,13 @@ func chiSquared(node int, freedom float64) float64 {
 // between returns an estimate of R, the mean of the contributions' parts between both cuts: D, shortened so
 // that its square length is less by that expected of its noise, plus (1/u - 1) S.
 func (k keptMean) between() []float64 {
-	back := 1/k.uncut - 1
+	inflation := 1/k.uncut - 1
 	_, unitRest := k.units()
 	inner, outer := k.cutMeans.inner.mean, k.cutMeans.outer.mean
 	v := make([]float64, len(inner))
-	floats.AddScaledTo(v, outer, -1-back, inner)
-	explained := float64(len(v)-k.first) * (square(unitRest*k.deviation) + square(back*k.cutMeans.inner.deviation))
+	floats.AddScaledTo(v, outer, -1-inflation, inner)
+	explained := float64(len(v)-k.first) * (square(unitRest*k.deviation) + square(inflation*k.cutMeans.inner.deviation))
 	floats.Scale(math.Sqrt(max(0, 1-explained/max(square(floats.Norm(v[k.first:], 2)), math.SmallestNonzeroFloat64))), v)
-	floats.AddScaled(v, back, inner)
+	floats.AddScaled(v, inflation, inner)
 	return v
 }

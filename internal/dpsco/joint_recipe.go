@@ -6,7 +6,6 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/mech"
 )
 
 // Thresholds of momentNoise. Above lowMoments JointMoments treats information as low and discards
@@ -17,14 +16,14 @@ const (
 	nearMoments = 0.01
 )
 
-// mostWhiten bounds moreForMoments. At the bound a fifth of the budget is left for the step and the level.
+// mostWhiten bounds moreForMoments. At the bound a fifth of the budget is left for the step and the intercept's step.
 const mostWhiten = 2.3
 
 // moreForMoments returns the factor by which JointMoments increases the budget of the second
 // moments. Where their noise hides directions the loss is far larger than from noise of the step. It
 // is a function of public facts.
 func (p *problem) moreForMoments() float64 {
-	if p.Levels > 0 {
+	if p.GroupCount > 0 {
 		return 1
 	}
 	return clampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, mostWhiten)
@@ -36,7 +35,7 @@ func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.record
 
 // momentNoiseOfAFit is the same relative to the second moments of a group of mean size; without
 // groups, momentNoise.
-func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64(max(1, p.Levels)) }
+func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64(max(1, p.GroupCount)) }
 
 // chooseJointMoments decides, for least squares, whether auto whitens, that is, uses JointMoments.
 // Methods from papers whiten only if asked.
@@ -71,14 +70,14 @@ func (p *problem) jointMoments() (fit, error) {
 		why = lowInformation
 	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > lowMoments, Near: p.momentNoiseOfAFit() > nearMoments, Whiten: p.moreForMoments(), Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, LowInformation: p.momentNoiseOfAFit() > lowMoments, VeryLowInformation: p.momentNoiseOfAFit() > nearMoments, Whiten: p.moreForMoments(), Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
 	}, nil
 }
 
 // enoughForIntervals reports whether the information suffices for intervals; with groups, for one of
 // mean size.
 func (p *problem) enoughForIntervals() bool {
-	if p.Levels > 0 {
+	if p.GroupCount > 0 {
 		return p.momentNoiseOfAFit() <= lowMoments
 	}
 	return p.enough(intervalsOfJointMoments)
@@ -95,7 +94,7 @@ func fitsLoss(l loss.Loss, method string) bool {
 	return method != catalogue.MethodJointMoments
 }
 
-// forecastJoint forecasts the standard deviation of the noise of the step and the level, at the cuts
+// forecastJoint forecasts the standard deviation of the noise of the step and the intercept's step, at the cuts
 // that histograms without noise would give; with groups, for one of mean size.
 func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	r, err := a.releases(p.Shape, p.z)
@@ -103,29 +102,16 @@ func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 		return Forecast{}, err
 	}
 	f := newJointFit(r)
-	f.perRow = float64(max(1, p.Levels))
+	f.perRow = float64(max(1, p.GroupCount))
 	f.n /= f.perRow
 	f.residuals = expectedMagnitudes(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, int(f.n)).run()
 	f.products = expectedMagnitudes(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, int(f.n)).run()
 	f.chooseCuts()
-	step, level := f.deviations()
+	step, intercept := f.deviations()
 	most := p.Radius / math.Sqrt(p.d())
 	deviation := repeat(min(most, f.stepCuts.outer*step), p.D)
 	if p.Intercept {
-		deviation[0] = min(most, math.Hypot(deviation[0], f.levelCuts.outer*level))
+		deviation[0] = min(most, math.Hypot(deviation[0], f.interceptCuts.outer*intercept))
 	}
 	return Forecast{Deviation: deviation}, nil
-}
-
-// expectedMagnitudes returns the histogram expected for centred normal numbers of standard deviation size.
-func expectedMagnitudes(noise mech.Gaussian, size, unit float64, rows int) *magnitudes {
-	counts, below := make([]float64, magnitudeBins), 0.0
-	for k := range counts {
-		upTo := 1.0
-		if k < len(magnitudeEdges) {
-			upTo = math.Erf(magnitudeEdges[k] * unit / size / math.Sqrt2)
-		}
-		counts[k], below = float64(rows)*(upTo-below), upTo
-	}
-	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), float64(rows))
 }

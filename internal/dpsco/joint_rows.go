@@ -56,10 +56,10 @@ func (r *rowBlock) sizes(given [][]float64) []float64 {
 	return size
 }
 
-// addLevel adds the inner and outer parts of residuals; of a record of several rows, those of its
+// addIntercept adds the inner and outer parts of residuals; of a record of several rows, those of its
 // mean residual.
-func (r *rowBlock) addLevel(s *mech.Sum, c cuts) {
-	r.levels(r.joint[0][:r.n])
+func (r *rowBlock) addIntercept(s *mech.Sum, c cuts) {
+	r.weightedResiduals(r.joint[0][:r.n])
 	e := r.given(1)[0]
 	inner, rest := r.v[:len(e)], r.rest[0][:len(e)]
 	for u, v := range e {
@@ -71,17 +71,17 @@ func (r *rowBlock) addLevel(s *mech.Sum, c cuts) {
 	s.AddRows(mech.Rows{X: [][]float64{e, rest}}, r.ones[:len(e)])
 }
 
-// addMeat adds the products of a record's contributions to the step and, with an intercept, to the
-// level, both cut at their outer lengths.
-func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut float64, level bool) {
+// addMeat adds the products of a record's contributions to the step and, with an intercept, to its
+// step, both cut at their outer lengths.
+func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, interceptCut float64, intercept bool) {
 	lane.Multiply(r.v[:r.n], weights, r.e)
 	divide(r.v[:r.n], cut)
 	r.scaled()
 	d := len(r.z)
-	if level {
+	if intercept {
 		last := r.joint[d][:r.n]
-		r.levels(last)
-		divide(last, levelCut)
+		r.weightedResiduals(last)
+		divide(last, interceptCut)
 		d++
 	}
 	x := r.given(d)

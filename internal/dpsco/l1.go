@@ -38,10 +38,10 @@ type L1 struct {
 	Smoothing     float64 // objective perturbation: the loss of residuals well below it is quadratic
 	Set           string  // shape of the set: SetBall or SetBox
 	Method        string  // catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodExponential or catalogue.MethodObjective
-	Unscaled      bool    // no scale was registered: values may be of any size
+	NoScales      bool    // no scale was registered: values may be of any size
 	Memory        int64   // bytes for the exact sampler in addition to the rows, 4 GiB when zero
 	Sources       int     // as Regression.Sources
-	By            string  // the category that defines the groups of Shape.Levels, for readers of the release
+	By            string  // the category that defines the groups of Shape.GroupCount, for readers of the release
 	Pool          string  // as Regression.Pool
 	Weight        string  // column of weights, for the record
 	MaxWeight     float64 // clipping threshold of weights; 0: no weights
@@ -110,7 +110,7 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 	if err := l1Fields.check(a, optionsOf("l1")); err != nil {
 		return err
 	}
-	if s.Levels > 0 && a.MaxWeight > 0 {
+	if s.GroupCount > 0 && a.MaxWeight > 0 {
 		return errWeightsOfGroups
 	}
 	if b.Delta != 0 {
@@ -133,7 +133,7 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 	information := stagedInformation(s, epsilon)
 	staged := a.Method == catalogue.MethodStaged || (a.Method == "" || a.Method == catalogue.MethodAuto) && information >= enoughForStaged
 	switch {
-	case s.Levels > 0 && !staged:
+	case s.GroupCount > 0 && !staged:
 		return "", "", whyNoGroups(s, cmp.Or(a.Method, catalogue.MethodAuto))
 	case a.Method == catalogue.MethodExponential && a.tilt() != 0:
 		return "", "", fmt.Errorf("%w: method %q is for tau 0.5 alone; leave method at %q, or ask for %q or %q", ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
@@ -159,7 +159,7 @@ func (a L1) chooseSingle(s Shape, epsilon float64) (method, why string) {
 		return catalogue.MethodObjective, "the exact sampler is for medians"
 	case a.MaxWeight > 0:
 		return catalogue.MethodObjective, "the exact sampler takes no weights"
-	case a.Unscaled:
+	case a.NoScales:
 		return catalogue.MethodObjective, "no scale is registered, and without scales the exact sampler may take extremely long"
 	case a.samplerSeconds(s, epsilon) > autoSeconds:
 		return catalogue.MethodObjective, fmt.Sprintf("the exact sampler is not practical for %d rows and %d coefficients", s.N, s.D)
@@ -195,7 +195,7 @@ func rowsPerCoefficient(s Shape, epsilon float64) float64 {
 
 // withPublicFacts implements factual.
 func (a L1) withPublicFacts(s Scaled) Algorithm {
-	a.Unscaled, a.Memory, a.Sources = s.Unknown, s.Memory, s.Sources
+	a.NoScales, a.Memory, a.Sources = s.NoScales, s.Memory, s.Sources
 	a.numbers, a.target = s.numbers()
 	return a
 }

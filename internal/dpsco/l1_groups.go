@@ -45,8 +45,8 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 		groups.fits, groups.units = append(groups.fits, common), append(groups.units, 1)
 	}
 	spread := f.spread(x.Y, src)
-	apart := f.perturbation(f.shares.apart, spread, f.firstClip(), f.firstClip(), 0)
-	if err = f.stepByGroup(ctx, groups, apart, apartLevel, src); err != nil {
+	groupFit := f.perturbation(f.shares.groupFit, spread, f.firstClip(), f.firstClip(), 0)
+	if err = f.stepByGroup(ctx, groups, groupFit, groupFitLevel, src); err != nil {
 		return Result{}, err
 	}
 	for g, rows := range groups.rows {
@@ -55,14 +55,14 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 		}
 	}
 	f.changeUnits(groups, spread, src)
-	f.stepAsideByGroup(groups, t, src)
+	f.shiftGroupsToQuantile(groups, t, src)
 	last := f.perturbation(f.shares.last, f.width(x.Y, 1, src), f.short, f.clip, f.tilt())
 	if err = f.stepByGroup(ctx, groups, last, f.level, src); err != nil {
 		return Result{}, err
 	}
 	r := Result{}
 	for g, fit := range groups.fits {
-		w := f.back(t, 0, fit)
+		w := f.toTableUnits(t, 0, fit)
 		moved.restore(w)
 		found.restore(w)
 		r.Groups = append(r.Groups, Group{shares[g], f.resultOf(w, hidden, columns)})
@@ -70,13 +70,13 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	return r, nil
 }
 
-// apartLevel is the level of the quantile of the absolute residuals, of all groups together, that is the
+// groupFitLevel is the level of the quantile of the absolute residuals, of all groups together, that is the
 // smoothing of the groups' first fits.
-const apartLevel = .75
+const groupFitLevel = .75
 
 // spread is the smoothing of the groups' first fits.
 func (f staged) spread(residuals []float64, src *mech.Source) float64 {
-	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.spread), Level: apartLevel, Most: apartLevel, Prior: 1}, src)
+	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.spread), Level: groupFitLevel, Most: groupFitLevel, Prior: 1}, src)
 }
 
 // changeUnits divides residuals of each group by their typical size. The prior for that size is centred at
@@ -97,21 +97,21 @@ func (f staged) changeUnits(groups l1Groups, spread float64, src *mech.Source) {
 	}
 }
 
-// stepAsideByGroup subtracts from the residuals of each group an estimate of the distance of the group's
+// shiftGroupsToQuantile subtracts from the residuals of each group an estimate of the distance of the group's
 // quantile from its fit, and adds it to the fit.
-func (f staged) stepAsideByGroup(groups l1Groups, t rowCoordinates, src *mech.Source) {
-	if f.shares.aside == 0 {
+func (f staged) shiftGroupsToQuantile(groups l1Groups, t rowCoordinates, src *mech.Source) {
+	if f.shares.quantileShift == 0 {
 		return
 	}
-	level := f.asideLevel()
+	level := f.quantileShiftLevel()
 	sizes := groupMagnitudes{
-		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.aside), Level: level, Prior: 1}, lowest: -mostAside, highest: mostAside, near: .35 * min(2*(1-level), level-.5),
+		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.quantileShift), Level: level, Prior: 1}, lowest: -mostQuantileShift, highest: mostQuantileShift, near: .35 * min(2*(1-level), level-.5),
 	}
 	for g, size := range sizes.release(groups, f.shape.N, f.beyond, src) {
-		aside := f.side() * size
-		floats.AddConst(-aside, groups.rows[g].Y)
+		quantileShift := f.side() * size
+		floats.AddConst(-quantileShift, groups.rows[g].Y)
 		for j := range groups.fits[g] {
-			groups.fits[g][j] += groups.units[g] * aside * t.inverse.At(j, 0) // coordinates of a constant
+			groups.fits[g][j] += groups.units[g] * quantileShift * t.inverse.At(j, 0) // coordinates of a constant
 		}
 	}
 }
@@ -119,15 +119,15 @@ func (f staged) stepAsideByGroup(groups l1Groups, t rowCoordinates, src *mech.So
 // side is the sign of the quantile relative to the median: 1 above, -1 below.
 func (f staged) side() float64 { return math.Copysign(1, f.tilt()) }
 
-// asideLevel is the share of residuals that are not beyond the quantile on that side.
-func (f staged) asideLevel() float64 { return max(f.Tau, 1-f.Tau) }
+// quantileShiftLevel is the share of residuals that are not beyond the quantile on that side.
+func (f staged) quantileShiftLevel() float64 { return max(f.Tau, 1-f.Tau) }
 
 // beyond is the distance of a residual from 0 on that side, 0 on the other; NaN remains NaN.
 func (f staged) beyond(residual float64) float64 { return max(0, f.side()*residual) }
 
-// mostAside bounds the estimated distance of a quantile from the median, in half octaves of the group's
+// mostQuantileShift bounds the estimated distance of a quantile from the median, in half octaves of the group's
 // unit: 2^-4 to 2^4. There are few rows beyond a high quantile to distinguish magnitudes there.
-const mostAside = 8
+const mostQuantileShift = 8
 
 // groupMagnitudes are quantiles of the absolute residuals of each group, on a grid of magnitudes. near is
 // the approximate share of a group's rows in one step of the grid.

@@ -17,22 +17,22 @@ import (
 // staged is median regression, or that of another quantile, in private stages, each of which sees the rows
 // through the releases of the earlier ones:
 //
-//	scales   columns without a registered scale are divided by the size that most of their values have
-//	position columns of numbers that lie together far from zero are shifted and scaled, as by standardised
-//	reach    features that are far larger than their scales are divided by their reach
-//	moments  twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
-//	rough    objective perturbation with a wide smoothing; rare features are kept smaller than the others
-//	apart    by groups: the distance of each group from the fit of all rows (l1_groups.go)
-//	units    by groups, another quantile than the median: the spread of the residuals of each group
-//	span     another quantile than the median, not by groups: the typical residual, near which the next two look
-//	aside    another quantile than the median: its distance from the rough fit; by groups, from each group's fit
-//	nearer   another quantile of many rows, not by groups: objective perturbation of the residuals with a smoothing
-//	         that spans many of them, and the distance of the quantile from there
-//	length   not by groups: of long rows, which the last fit counts in full
-//	width    of the smoothing: near a low quantile of the absolute residuals
-//	last     objective perturbation of the residuals, with that smoothing and a wide clip
+//	scales           columns without a registered scale are divided by the size that most of their values have
+//	position         columns of numbers that lie together far from zero are shifted and scaled, as by standardised
+//	reach            features that are far larger than their scales are divided by their reach
+//	moments          twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
+//	rough            objective perturbation with a wide smoothing; rare features are kept smaller than the others
+//	groupFit         by groups: the distance of each group from the fit of all rows (l1_groups.go)
+//	units            by groups, another quantile than the median: the spread of the residuals of each group
+//	typicalResidual  another quantile than the median, not by groups: the median absolute residual, near which the next two look
+//	quantileShift    another quantile than the median: its distance from the rough fit; by groups, from each group's fit
+//	refinement       another quantile of many rows, not by groups: objective perturbation of the residuals with a smoothing
+//	                 that spans many of them, and the distance of the quantile from there
+//	length           not by groups: of long rows, which the last fit counts in full
+//	width            of the smoothing: near a low quantile of the absolute residuals
+//	last             objective perturbation of the residuals, with that smoothing and a wide clip
 //
-// The stage aside requires an intercept and enough rows beyond the quantile.
+// The stage quantileShift requires an intercept and enough rows beyond the quantile.
 //
 // Privacy: its shares of epsilon add up to epsilon (proof: l1_staged.md).
 type staged struct {
@@ -53,15 +53,15 @@ type stagedShares struct {
 	position, detail   float64 // both histograms of the positions of columns; 0: there are none
 	reach              float64 // for each feature; 0: features count as large as their scales
 	moments            [2]float64
-	aside              float64 // 0: the median is fitted, there is no intercept, or few rows are beyond the quantile
+	quantileShift      float64 // 0: the median is fitted, there is no intercept, or few rows are beyond the quantile
 	sizes              float64 // histogram of group sizes; 0: no groups
-	spread, apart      float64 // smoothing of the groups' first fits, and these fits
+	spread, groupFit   float64 // smoothing of the groups' first fits, and these fits
 	units              float64 // units of the groups' residuals; 0: no groups, or the median is fitted
 	length             float64 // 0: by groups, or too few rows to see which are long
 	rough, width, last float64
 
-	span   float64                             // 0: there is no aside, or fits are by groups
-	nearer struct{ width, fit, aside float64 } // 0: there is no aside, or few rows are beyond the quantile
+	typicalResidual float64                             // 0: there is no quantileShift, or fits are by groups
+	refinement      struct{ width, fit, shift float64 } // 0: there is no quantileShift, or few rows are beyond the quantile
 }
 
 // stagedInformation is J = n epsilon / d^1.5, a signal-to-noise ratio of the stages.
@@ -99,15 +99,15 @@ const (
 	mostScaleNoise = .03
 )
 
-// enoughForAside is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
-// aside of a fit that is not by groups. Noise moves the result of that stage by about that number of rows:
+// enoughForQuantileShift is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
+// quantileShift of a fit that is not by groups. Noise moves the result of that stage by about that number of rows:
 // with fewer rows it ends farther from the quantile than the rough fit.
-const enoughForAside = 20
+const enoughForQuantileShift = 20
 
-// enoughForNearer is the least J, times twice the share of rows beyond the quantile and the tilt, for the stage nearer. With
+// enoughForRefinement is the least J, times twice the share of rows beyond the quantile and the tilt, for the stage refinement. With
 // less it made the excess risk of 17 real tables at the quantiles .05, .9 and .95 up to 1.9 times as large, with more .3 to .8
 // times; the nearer to the median, the less there is to gain.
-const enoughForNearer = 200
+const enoughForRefinement = 200
 
 // The length of long rows is looked for with forLength of epsilon: the one that longRows over that epsilon exceed,
 // and not at all where these would be more than mostLong of all rows.
@@ -124,7 +124,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	digit, left := math.Nextafter(epsilon, math.Inf(1))-epsilon, epsilon
 	part := func(share float64) float64 { return math.Floor(share*left/digit) * digit }
 	noise := func(columns int) float64 { // on a count, as a share of the rows, had a histogram all that is left
-		return deviationOfCount(mech.Laplace{Epsilon: left}, columns) / float64(s.N)
+		return countStdDev(mech.Laplace{Epsilon: left}, columns, 1) / float64(s.N)
 	}
 	var p stagedShares
 	if whole := noise(unscaled); unscaled > 0 && whole <= mostForScales*mostScaleNoise {
@@ -138,26 +138,26 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	if whole := noise(columns); columns > 0 && whole <= mostForPositions*mostPositionNoise {
 		p.position, p.detail = part(min(mostForPositions, whole/positionNoise)), part(forDetails)
 	}
-	if p.aside = part(.06); median || !constant || s.Levels == 0 && min(tau, 1-tau)*float64(s.N)*p.aside < enoughForAside {
-		p.aside = 0
+	if p.quantileShift = part(.06); median || !constant || s.GroupCount == 0 && min(tau, 1-tau)*float64(s.N)*p.quantileShift < enoughForQuantileShift {
+		p.quantileShift = 0
 	}
-	if s.Levels > 0 {
+	if s.GroupCount > 0 {
 		p.sizes = part(groupShare)
-		p.rough, p.spread, p.apart, p.width = part(.1), part(.02), part(.12), part(.05)
+		p.rough, p.spread, p.groupFit, p.width = part(.1), part(.02), part(.12), part(.05)
 		if !median {
 			p.units = part(.05)
-			p.aside = min(p.aside, p.units) // 0 without an intercept
+			p.quantileShift = min(p.quantileShift, p.units) // 0 without an intercept
 		}
 	}
-	if p.aside > 0 && s.Levels == 0 {
-		p.span = part(.02)
+	if p.quantileShift > 0 && s.GroupCount == 0 {
+		p.typicalResidual = part(.02)
 	}
-	if s.Levels == 0 && longShare(s, forLength*left) <= mostLong {
+	if s.GroupCount == 0 && longShare(s, forLength*left) <= mostLong {
 		p.length = part(forLength)
 	}
-	if p.span > 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= enoughForNearer {
+	if p.typicalResidual > 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= enoughForRefinement {
 		p.rough = part(.18)
-		p.nearer.width, p.nearer.fit, p.nearer.aside = part(.02), part(.15), part(.05)
+		p.refinement.width, p.refinement.fit, p.refinement.shift = part(.02), part(.15), part(.05)
 	}
 	p.last = left - p.position - p.detail - float64(s.Columns())*p.reach
 	for _, share := range p.afterReach() {
@@ -199,7 +199,7 @@ func (p stagedShares) event(columns int) (e privacy.Compose) {
 // afterReach are the shares of the stages between reach and last, in their order.
 func (p stagedShares) afterReach() []float64 {
 	return []float64{
-		p.moments[0], p.moments[1], p.rough, p.sizes, p.spread, p.apart, p.units, p.span, p.aside, p.nearer.width, p.nearer.fit, p.nearer.aside, p.length, p.width,
+		p.moments[0], p.moments[1], p.rough, p.sizes, p.spread, p.groupFit, p.units, p.typicalResidual, p.quantileShift, p.refinement.width, p.refinement.fit, p.refinement.shift, p.length, p.width,
 	}
 }
 
@@ -217,8 +217,8 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 	}
 	a.nameQuantile(parameters)
 	run := f.fit
-	if s.Levels > 0 {
-		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.Levels, a.Pool
+	if s.GroupCount > 0 {
+		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.GroupCount, a.Pool
 		run = f.fitGroups
 	}
 	return &Plan{Event: f.shares.event(f.shape.Columns()), Parameters: parameters, Seconds: f.seconds(), FindsScales: f.shares.scales > 0, FindsCentres: f.shares.position > 0, shape: s, run: run}, nil
@@ -231,7 +231,7 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept, columns: a.movable(s), scales: a.seeks(s)}
 	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant, len(f.scales.Columns), len(f.columns))
 	informed := f.rowsOfLast() * f.shares.last
-	if s.Levels == 0 {
+	if s.GroupCount == 0 {
 		informed *= f.beyondQuantile()
 	}
 	f.short = f.firstClip() * clampBetween(.05*math.Sqrt(informed/float64(s.D)), 1, 6)
@@ -280,7 +280,7 @@ func (f staged) measured(x Data, src *mech.Source) staged {
 // levelAt is the least level that the ridge allows if rows longer than short have a wider smoothing.
 func (f staged) levelAt(short float64) float64 {
 	lowering := f.beyondQuantile()
-	if f.shape.Levels == 0 {
+	if f.shape.GroupCount == 0 {
 		lowering = math.Sqrt(lowering)
 	}
 	return min(f.mostLevel(), max(30*short*short/(f.rowsOfLast()*f.shares.last), f.leastLevel())*lowering)
@@ -322,7 +322,7 @@ func (a L1) seeks(s Shape) (scales scaleSearch) {
 	if a.Offset == "" && !a.scaleAsked {
 		columns = append(columns, a.target)
 	}
-	if scales = unscaled(columns, a.Unscaled); mech.CheckHistogram(sizeBins, s.N, len(scales.Columns)) != nil {
+	if scales = unscaled(columns, a.NoScales); mech.CheckHistogram(sizeBins, s.N, len(scales.Columns)) != nil {
 		return scaleSearch{} // none, or more columns than such a histogram takes
 	}
 	return scales
@@ -331,7 +331,7 @@ func (a L1) seeks(s Shape) (scales scaleSearch) {
 // leastLevel is the least share of rows within the smoothing of the last fit, for medians: with 90,000 rows
 // at eps 10 it reduces the excess risk for a target with steps to two thirds. For other quantiles the share
 // is smaller, as fewer rows lie beyond them. By groups, where there is the stage units, the smoothing must
-// cover the error of the stage aside, half a step of its grid: where the density of residuals is low, the
+// cover the error of the stage quantileShift, half a step of its grid: where the density of residuals is low, the
 // ridge keeps the fit of a small group from going further, the more so the smaller the smoothing is.
 func (f staged) leastLevel() float64 {
 	if f.shares.units > 0 {
@@ -349,7 +349,7 @@ func (f staged) firstClip() float64 { return math.Sqrt(float64(f.shape.D)) }
 func (f staged) mostLevel() float64 { return .6 * f.beyondQuantile() }
 
 // rowsOfLast is the number of rows of the last fit, by groups that of a mean group.
-func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.Levels)) }
+func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.GroupCount)) }
 
 // mostMagnitude is the largest magnitude of the grid, in half octaves: features are up to 4096 times their
 // scale, residuals down to 1/4096 of theirs.
@@ -361,7 +361,7 @@ func (f staged) check() error {
 	for _, smoothing := range []float64{roughSmoothing, math.Exp2(-mostMagnitude / 2), math.Exp2(mostMagnitude / 2)} {
 		first := f.firstClip()
 		for _, fit := range []struct{ epsilon, short, clip float64 }{
-			{f.shares.rough, first, first}, {f.shares.apart, first, first}, {f.shares.nearer.fit, first, first}, {f.shares.last, first, f.clip}, {f.shares.last, f.short, f.short},
+			{f.shares.rough, first, first}, {f.shares.groupFit, first, first}, {f.shares.refinement.fit, first, first}, {f.shares.last, first, f.clip}, {f.shares.last, f.short, f.short},
 		} {
 			if fit.epsilon == 0 {
 				continue // there is no such stage
@@ -444,14 +444,14 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, erro
 	if err != nil {
 		return Result{}, err
 	}
-	unit := f.span(x.Y, src)
-	aside := f.stepAside(x.Y, weights, t, unit, f.shares.aside, src)
-	if f.shares.nearer.fit > 0 {
-		smoothing, further, err := f.stepNearer(ctx, u, x, weights, t, unit, src)
+	unit := f.typicalResidual(x.Y, src)
+	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, f.shares.quantileShift, src)
+	if f.shares.refinement.fit > 0 {
+		smoothing, further, err := f.refine(ctx, u, x, weights, t, unit, src)
 		if err != nil {
 			return Result{}, err
 		}
-		aside += further
+		quantileShift += further
 		unit = smoothing
 	}
 	f = f.measured(x, src)
@@ -459,7 +459,7 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, erro
 	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
 		return Result{}, err
 	}
-	w := f.back(t, aside, u)
+	w := f.toTableUnits(t, quantileShift, u)
 	moved.restore(w)
 	found.restore(w)
 	return f.resultOf(w, hidden, columns), nil
@@ -480,10 +480,10 @@ type rowCoordinates struct{ matrix, inverse *mat.Dense }
 // targets, and the coordinates of these rows. x has been multiplied by its weights, if there are any.
 func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.Source) (u []float64, rows Data, t rowCoordinates, err error) {
 	t = f.bringBack(x, src)
-	said := 1.0
+	usable := 1.0
 	for i, epsilon := range f.shares.moments {
 		var p whitener
-		p, said = f.whitener(x, f.bounds()[i], epsilon, src)
+		p, usable = f.whitener(x, f.bounds()[i], epsilon, src)
 		x = x.times(p.matrix)
 		t.matrix.Mul(t.matrix, p.matrix)
 		t.inverse.Mul(p.inverse().matrix, t.inverse)
@@ -494,7 +494,7 @@ func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.
 	rough := f.perturbation(f.shares.rough, roughSmoothing*weight, f.firstClip(), f.firstClip(), f.roughTilt())
 	lower := f.lower()
 	shift(x.Y, -lower, weights)
-	if x, err = f.stepWhereRare(ctx, u, x, t, said, rough, roughQuantile*said, src); err != nil {
+	if x, err = f.stepWhereRare(ctx, u, x, t, usable, rough, roughQuantile*usable, src); err != nil {
 		return nil, x, t, err
 	}
 	shift(x.Y, lower, weights)
@@ -522,13 +522,13 @@ func (f staged) typicalWeight(t rowCoordinates) float64 {
 // leastTypicalWeight keeps the smoothing of the rough fit within the range that check has covered.
 const leastTypicalWeight = 0x1p-10
 
-// back converts a fit of the rows that start returned, and the shift aside of the residuals, to
+// toTableUnits converts a fit of the rows that start returned, and the shift of the residuals to the quantile, to
 // coefficients of the table.
-func (f staged) back(t rowCoordinates, aside float64, u []float64) []float64 {
+func (f staged) toTableUnits(t rowCoordinates, quantileShift float64, u []float64) []float64 {
 	w := mat.NewVecDense(f.shape.D, nil)
 	w.MulVec(t.matrix, mat.NewVecDense(f.shape.D, u))
-	if aside != 0 {
-		w.SetVec(0, w.AtVec(0)+aside)
+	if quantileShift != 0 {
+		w.SetVec(0, w.AtVec(0)+quantileShift)
 	}
 	w.ScaleVec(f.ResidualScale, w)
 	f.project(w.RawVector().Data)
@@ -557,29 +557,29 @@ func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 // whitener returns the whitener of the second moments of rows that are shortened to bound, with eigenvalues
 // below the noise raised to it.
 //
-// said is the approximate share of usable rows, or 1 if that is large. Where few rows are usable, whitening
+// usable is the approximate share of usable rows, or 1 if that is large. Where few rows are usable, whitening
 // makes all of them longer than bound; they are then shortened to bound, and their mean square over all
 // rows gives the share.
-func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, said float64) {
+func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, usable float64) {
 	d := float64(x.D)
 	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
 	floor := .6 * bound * bound / (epsilon * float64(x.N)) * math.Sqrt(2*d*(d+1))
 	h := secondMoments(x, f.contract(bound), noise, src)
-	if said = mat.Trace(h) / square(bound); said > manySaid {
-		said = 1
+	if usable = mat.Trace(h) / square(bound); usable > manyUsable {
+		usable = 1
 	}
-	return newWhitener(h, floor), max(said, leastSaid)
+	return newWhitener(h, floor), max(usable, leastUsable)
 }
 
-// A share of usable rows above manySaid counts as 1, since the mean square of rows that are whitened and
-// shortened is about .8 bound^2 if all are usable; a share below leastSaid counts as leastSaid.
+// A share of usable rows above manyUsable counts as 1, since the mean square of rows that are whitened and
+// shortened is about .8 bound^2 if all are usable; a share below leastUsable counts as leastUsable.
 const (
-	manySaid  = .6
-	leastSaid = .01
+	manyUsable  = .6
+	leastUsable = .01
 )
 
 // leastMoment is the value to which the second moment of a feature, in units of its scale, is raised for
-// the rough fit and the nearer one.
+// the rough fit and the refinement.
 const leastMoment = .03
 
 // rare returns the matrix that whitened rows are multiplied by for these fits, and whether it is needed.
@@ -587,10 +587,10 @@ const leastMoment = .03
 // leastMoment, for rows with the typical weight. Its few rows are shortened to the clip in any case: the
 // longer they were, the more the noise of its coefficient is magnified, and where the coefficient is far
 // off, the ridge of the last fit keeps it there. The rows are whitened by t.
-func (f staged) rare(t rowCoordinates, said, weight float64) (w whitener, found bool) {
+func (f staged) rare(t rowCoordinates, usable, weight float64) (w whitener, found bool) {
 	raised := mat.NewSymDense(f.shape.D, nil)
 	for j := range f.shape.D {
-		raised.SetSym(j, j, 1/said)
+		raised.SetSym(j, j, 1/usable)
 	}
 	for j := range f.shape.D {
 		if f.constant && j == 0 {
@@ -602,23 +602,23 @@ func (f staged) rare(t rowCoordinates, said, weight float64) (w whitener, found 
 			found = true
 		}
 	}
-	return newWhitener(raised, 1), found || said < 1 // no eigenvalue is below 1
+	return newWhitener(raised, 1), found || usable < 1 // no eigenvalue is below 1
 }
 
-// roughTilt is the tilt of the rough fit. Where the stage aside follows, the rough fit goes only a part of the way
+// roughTilt is the tilt of the rough fit. Where the stage quantileShift follows, the rough fit goes only a part of the way
 // to another quantile than the median: the farther beyond most rows it aims, the fewer of them determine it.
 func (f staged) roughTilt() float64 {
-	if f.shares.aside == 0 || f.shape.Levels > 0 {
+	if f.shares.quantileShift == 0 || f.shape.GroupCount > 0 {
 		return f.tilt()
 	}
 	return .6 * f.tilt()
 }
 
 // lower is the distance by which the rough fit of another quantile than the median aims below it: the
-// minimum of the smoothed loss lies that far beyond residuals that are all equal. The stage aside estimates
+// minimum of the smoothed loss lies that far beyond residuals that are all equal. The stage quantileShift estimates
 // the way back.
 func (f staged) lower() float64 {
-	if f.shares.aside == 0 {
+	if f.shares.quantileShift == 0 {
 		return 0
 	}
 	return roughSmoothing * beyondEqual(f.roughTilt())
@@ -627,19 +627,19 @@ func (f staged) lower() float64 {
 // beyondEqual is how far beyond residuals that are all equal the minimum of a smoothed loss lies, in units of the smoothing.
 func beyondEqual(tilt float64) float64 { return tilt / math.Sqrt(1-tilt*tilt) }
 
-// span is the median absolute residual of the rough fit.
-func (f staged) span(residuals []float64, src *mech.Source) float64 {
-	if f.shares.span == 0 {
+// typicalResidual is the median absolute residual of the rough fit.
+func (f staged) typicalResidual(residuals []float64, src *mech.Source) float64 {
+	if f.shares.typicalResidual == 0 {
 		return 1
 	}
-	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.span), Level: .5, Most: .5, Prior: 1}, src)
+	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.typicalResidual), Level: .5, Most: .5, Prior: 1}, src)
 }
 
-// stepAside subtracts from residuals the distance of the quantile from the rough fit, on either side, and
+// shiftToQuantile subtracts from residuals the distance of the quantile from the rough fit, on either side, and
 // returns it. It is looked for near unit: where many targets equal their largest or smallest one, all numbers beyond
 // are quantiles. Weights count as ratios to twice the typical weight, so that the noise is a number of rows of
 // typical weight, whatever MaxWeight is.
-func (f staged) stepAside(residuals, weights []float64, t rowCoordinates, unit, epsilon float64, src *mech.Source) float64 {
+func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, unit, epsilon float64, src *mech.Source) float64 {
 	if epsilon == 0 {
 		return 0
 	}
@@ -652,24 +652,24 @@ func (f staged) stepAside(residuals, weights []float64, t rowCoordinates, unit, 
 	divide(away, unit)
 	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
 	counts.Add(away, of(weights, func(weight float64) float64 { return weight / full }))
-	aside := unit * mech.SignedQuantile{Epsilon: below(epsilon), Level: f.Tau, Prior: 1}.Release(counts, src)
-	shift(residuals, -aside, weights)
-	return aside
+	quantileShift := unit * mech.SignedQuantile{Epsilon: below(epsilon), Level: f.Tau, Prior: 1}.Release(counts, src)
+	shift(residuals, -quantileShift, weights)
+	return quantileShift
 }
 
-// stepNearer adds to u a fit of the residuals in x to the quantile, with a smoothing that spans half of those that
+// refine adds to u a fit of the residuals in x to the quantile, with a smoothing that spans half of those that
 // the last one may span, and returns the distance of the quantile from there, which it subtracts from the residuals.
 // From the rough fit coefficients may be farther from those of the quantile than the last fit, with its small smoothing, can go.
-func (f staged) stepNearer(ctx context.Context, u []float64, x Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, aside float64, err error) {
+func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
 	level := f.mostLevel() / 2
-	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.nearer.width), Level: level, Most: f.mostLevel(), Prior: 1}, src)
+	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.refinement.width), Level: level, Most: f.mostLevel(), Prior: 1}, src)
 	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
 	shift(x.Y, -lower, weights)
-	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.nearer.fit, smoothing, f.firstClip(), f.firstClip(), f.tilt()), level, src); err != nil {
+	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.refinement.fit, smoothing, f.firstClip(), f.firstClip(), f.tilt()), level, src); err != nil {
 		return 0, 0, err
 	}
 	shift(x.Y, lower, weights)
-	return smoothing, f.stepAside(x.Y, weights, t, smoothing, f.shares.nearer.aside, src), nil
+	return smoothing, f.shiftToQuantile(x.Y, weights, t, smoothing, f.shares.refinement.shift, src), nil
 }
 
 // width is the smoothing of the last fit. It is looked for near unit.
@@ -687,8 +687,8 @@ func (staged) sizeOf(residuals []float64, unit float64, q mech.Quantile, src *me
 }
 
 // stepWhereRare makes a step on rows in which rare features are kept small, and returns them as they were.
-func (f staged) stepWhereRare(ctx context.Context, u []float64, x Data, t rowCoordinates, said float64, p objpert.Params, quantile float64, src *mech.Source) (Data, error) {
-	rare, found := f.rare(t, said, f.typicalWeight(t))
+func (f staged) stepWhereRare(ctx context.Context, u []float64, x Data, t rowCoordinates, usable float64, p objpert.Params, quantile float64, src *mech.Source) (Data, error) {
+	rare, found := f.rare(t, usable, f.typicalWeight(t))
 	if !found {
 		return x, f.step(ctx, u, x, p, quantile, src)
 	}

@@ -20,7 +20,7 @@ import (
 func TestStagedSharesAddUp(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 6))
 	for range 20_000 {
-		s := Shape{N: 1 + int(math.Exp(20*r.Float64())), D: 1 + r.IntN(40), Intercept: r.IntN(2) == 0, Levels: []int{0, 3}[r.IntN(2)]}
+		s := Shape{N: 1 + int(math.Exp(20*r.Float64())), D: 1 + r.IntN(40), Intercept: r.IntN(2) == 0, GroupCount: []int{0, 3}[r.IntN(2)]}
 		epsilon := math.Exp(30*r.Float64() - 20)
 		if r.IntN(3) == 0 {
 			epsilon = []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon, 2, .5}[r.IntN(8)]
@@ -40,11 +40,11 @@ func TestStagedSharesAddUp(t *testing.T) {
 			}
 			sum.Add(sum, new(big.Rat).SetFloat64(share))
 		}
-		enough := s.Levels > 0 || min(tau, 1-tau)*float64(s.N)*.06*(epsilon-p.scales) >= 20
-		if (p.aside > 0) != (!median && s.Intercept && enough) {
+		enough := s.GroupCount > 0 || min(tau, 1-tau)*float64(s.N)*.06*(epsilon-p.scales) >= 20
+		if (p.quantileShift > 0) != (!median && s.Intercept && enough) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
-		if (p.units > 0) != (!median && s.Levels > 0) {
+		if (p.units > 0) != (!median && s.GroupCount > 0) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
 		seen := columns > 0 && 2*math.Sqrt2*float64(columns) <= .06*.09*(epsilon-p.scales)*float64(s.N)
@@ -58,25 +58,25 @@ func TestStagedSharesAddUp(t *testing.T) {
 		sum.Add(sum, new(big.Rat).SetFloat64(p.scales))
 		sum.Add(sum, new(big.Rat).SetFloat64(p.position))
 		sum.Add(sum, new(big.Rat).SetFloat64(p.detail))
-		sum.Add(sum, new(big.Rat).SetFloat64(p.aside))
+		sum.Add(sum, new(big.Rat).SetFloat64(p.quantileShift))
 		sum.Add(sum, new(big.Rat).SetFloat64(p.units))
-		if (p.span > 0) != (p.aside > 0 && s.Levels == 0) {
+		if (p.typicalResidual > 0) != (p.quantileShift > 0 && s.GroupCount == 0) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
-		sum.Add(sum, new(big.Rat).SetFloat64(p.span))
-		nearer := p.aside > 0 && s.Levels == 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= 200
-		if long := s.Levels == 0 && 8 <= .25*.02*(epsilon-p.scales)*float64(s.N); (p.length > 0) != long {
+		sum.Add(sum, new(big.Rat).SetFloat64(p.typicalResidual))
+		refined := p.quantileShift > 0 && s.GroupCount == 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= 200
+		if long := s.GroupCount == 0 && 8 <= .25*.02*(epsilon-p.scales)*float64(s.N); (p.length > 0) != long {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
 		sum.Add(sum, new(big.Rat).SetFloat64(p.length))
-		for _, share := range []float64{p.nearer.width, p.nearer.fit, p.nearer.aside} {
-			if (share > 0) != nearer {
+		for _, share := range []float64{p.refinement.width, p.refinement.fit, p.refinement.shift} {
+			if (share > 0) != refined {
 				t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 			}
 			sum.Add(sum, new(big.Rat).SetFloat64(share))
 		}
-		for _, share := range []float64{p.sizes, p.spread, p.apart} {
-			if (share > 0) != (s.Levels > 0) {
+		for _, share := range []float64{p.sizes, p.spread, p.groupFit} {
+			if (share > 0) != (s.GroupCount > 0) {
 				t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 			}
 			sum.Add(sum, new(big.Rat).SetFloat64(share))
@@ -270,9 +270,9 @@ func TestWhichColumnsOfMediansMove(t *testing.T) {
 // A year without a center, and a target that hardly varies in its scale, are found by groups as well.
 func TestMediansByGroupsFindAYear(t *testing.T) {
 	x := yearly(rand.New(rand.NewPCG(8, 6)), 20_000, []float64{9000, 70, 4}, false)
-	x.Levels, x.Level = 2, make([]float64, x.N)
-	for i := range x.Level {
-		x.Level[i] = float64(i % 2)
+	x.GroupCount, x.Group = 2, make([]float64, x.N)
+	for i := range x.Group {
+		x.Group[i] = float64(i % 2)
 	}
 	p, err := Scaled{Algorithm: L1{}, X: []float64{2000, 50}, Y: 9500}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 	if err != nil {
@@ -346,11 +346,11 @@ func breakStaged(how string, s Shape, epsilon float64) *Plan {
 	switch how {
 	case "the width is not charged":
 		event = slices.Delete(event, len(event)-2, len(event)-1)
-	case "the quantile .8: the way aside is not charged":
+	case "the quantile .8: the shift to the quantile is not charged":
 		event = slices.Delete(event, len(event)-7, len(event)-6)
 	case "the length of long rows is not charged":
 		event = slices.Delete(event, len(event)-3, len(event)-2)
-	case "the quantile .8: the second way aside is not charged":
+	case "the quantile .8: the second shift to the quantile is not charged":
 		event = slices.Delete(event, len(event)-4, len(event)-3)
 	case "the moments cost half":
 		event[len(event)-6] = privacy.Pure{Epsilon: f.shares.moments[0] / 2}
@@ -398,7 +398,7 @@ func breakStaged(how string, s Shape, epsilon float64) *Plan {
 func TestReplaysOfStagedRefuteMutants(t *testing.T) {
 	s := Shape{N: 23, D: 2, Intercept: true}
 	for _, how := range []string{
-		"nothing", "the quantile .8", "the width is not charged", "the length of long rows is not charged", "the quantile .8: the way aside is not charged", "the quantile .8: the second way aside is not charged", "the moments cost half", "targets are centred at their mean", "features are scaled by the largest target",
+		"nothing", "the quantile .8", "the width is not charged", "the length of long rows is not charged", "the quantile .8: the shift to the quantile is not charged", "the quantile .8: the second shift to the quantile is not charged", "the moments cost half", "targets are centred at their mean", "features are scaled by the largest target",
 		"the clip follows the data", "the quantile follows the data", "draws depend on the data", "where targets are small the last fit is left out", "the residuals' scale is told",
 	} {
 		var found error

@@ -75,17 +75,17 @@ func TestQuantilesCoverTheirShare(t *testing.T) {
 	}
 }
 
-// It is tau too where half of the rows say nothing. Bounds are about twice what was seen; seeds are fixed.
-func TestQuantilesOfRowsThatSayNothing(t *testing.T) {
+// It is tau too where half of the rows are unusable. Bounds are about twice what was seen; seeds are fixed.
+func TestQuantilesAmongUnusableRows(t *testing.T) {
 	src := mechtest.Source(t, 5)
 	for law, off := range map[string]float64{"gauss": .02, "skew": .02, "heavy": .03} {
 		x := drawLaw(law, 40_000, 4, 2)
-		said := x.pick(firsts(20_000))
-		for i := said.N; i < x.N; i++ {
+		usable := x.pick(firsts(20_000))
+		for i := usable.N; i < x.N; i++ {
 			x.Y[i] = math.NaN()
 		}
 		for _, tau := range []float64{.1, .9} {
-			share := said.shareBelow(quantileFit(t, L1{Tau: tau}, x, 1, src))
+			share := usable.shareBelow(quantileFit(t, L1{Tau: tau}, x, 1, src))
 			t.Logf("| %s | %v | %.4f |", law, tau, share)
 			if math.Abs(share-tau) > off {
 				t.Errorf("%s: %.4f of residuals are below the quantile %v", law, share, tau)
@@ -145,7 +145,7 @@ func TestQuantilesOfTargetsFarFromZero(t *testing.T) {
 	}
 }
 
-// With too little information for the way aside the rough fit is not left for what noise says: the mean loss of a low quantile is not far above the
+// With too little information for the shift to the quantile the rough fit is not left for what noise says: the mean loss of a low quantile is not far above the
 // least, with weights and without. It was .25 to .32 above it. Bounds are about twice what was seen; seeds are fixed.
 func TestLowQuantilesOfLittleInformation(t *testing.T) {
 	src, r := mechtest.Source(t, 8), rand.New(rand.NewPCG(6, 21))
@@ -268,7 +268,7 @@ func TestQuantilesOfRatings(t *testing.T) {
 	}
 }
 
-// A flag of few rows costs a quantile far out little: the nearer fit keeps it small, as the rough one does. Where it saw the flag as whitened, the
+// A flag of few rows costs a quantile far out little: the refinement keeps it small, as the rough one does. Where it saw the flag as whitened, the
 // median loss at eps 10 was .5 to 1.6 % above the least, ten times what it was without that fit; .12 now.
 // The bound is about three times what was seen; seeds are fixed.
 func TestQuantilesOfRareFlags(t *testing.T) {

@@ -24,17 +24,17 @@ func TestL1ChoosesFromPublicFacts(t *testing.T) {
 	}{
 		{L1{}, 10_000, 6, catalogue.MethodStaged, "is 680, and from 60 on"},
 		{L1{Method: catalogue.MethodAuto}, 10_000_000, 20, catalogue.MethodStaged, "from 60 on"},
-		{L1{Unscaled: true}, 480, 4, catalogue.MethodStaged, "is 60,"},
+		{L1{NoScales: true}, 480, 4, catalogue.MethodStaged, "is 60,"},
 		{L1{}, 479, 4, catalogue.MethodObjective, "is 59.9, too little for fits in stages; its expected error is smaller"},
 		{L1{}, 1, 1, catalogue.MethodObjective, "smaller than that of the exponential mechanism"},
-		{L1{Unscaled: true}, 100, 2, catalogue.MethodObjective, "no scale is registered"},
+		{L1{NoScales: true}, 100, 2, catalogue.MethodObjective, "no scale is registered"},
 		{L1{}, 1000, 20, catalogue.MethodObjective, "not practical"},
 		{L1{Smoothing: 1e-3}, 100, 2, catalogue.MethodExponential, "smaller than that of objective perturbation"},
 		{L1{Smoothing: 1e-3, Iota: 1e4}, 100, 2, catalogue.MethodObjective, "not practical"},
 		{L1{Method: catalogue.MethodStaged}, 1, 1, catalogue.MethodStaged, "asked for"},
 		{L1{Method: catalogue.MethodObjective}, 1_000_000, 2, catalogue.MethodObjective, "asked for"},
 		{L1{Method: catalogue.MethodExponential}, 1_000_000, 6, catalogue.MethodExponential, "asked for"},
-		{L1{Unscaled: true, Method: catalogue.MethodExponential}, 100, 2, catalogue.MethodExponential, "asked for"},
+		{L1{NoScales: true, Method: catalogue.MethodExponential}, 100, 2, catalogue.MethodExponential, "asked for"},
 	} {
 		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		if err != nil {

@@ -255,9 +255,9 @@ const (
 	mostUnseenByNoise = 20
 )
 
-// said returns the share of usable rows, that is, without missing values. Histograms describe only
+// usable returns the share of usable rows, that is, without missing values. Histograms describe only
 // these, whereas second moments are means over all rows.
-func (m *magnitudes) said() float64 {
+func (m *magnitudes) usable() float64 {
 	if 1-m.counted > mostUnseen+mostUnseenByNoise*m.sd/m.rows {
 		return m.counted
 	}
@@ -333,16 +333,16 @@ func (m *magnitudes) excessSquare(cut float64) float64 {
 // standsOut returns the count above the visible bins in standard deviations of its noise.
 func (m *magnitudes) standsOut() float64 { return m.above / m.aboveDeviation() }
 
-// cautious is an assumption about hidden rows: they number deviations standard deviations of noise
+// tailAssumption is an assumption about hidden rows: they number deviations standard deviations of noise
 // more than the count above the visible bins, and steepest is the largest exponent of their Pareto
 // tail.
-type cautious struct{ deviations, steepest float64 }
+type tailAssumption struct{ deviations, steepest float64 }
 
 // hidden returns an upper estimate of the number of rows beyond the visible bins, and the exponent
 // of their tail, estimated by comparing that number with the count of the highest visible bin. After
 // reach the exponent is at least farExponent, because the hidden rows do not continue the visible
 // tail.
-func (m *magnitudes) hidden(c cautious) (rows, exponent float64) {
+func (m *magnitudes) hidden(c tailAssumption) (rows, exponent float64) {
 	rows = min(m.above+c.deviations*m.aboveDeviation(), m.rows/4)
 	least := 1.5
 	if m.far > m.edge() {
@@ -354,7 +354,7 @@ func (m *magnitudes) hidden(c cautious) (rows, exponent float64) {
 const farExponent = 2.5
 
 // tail returns the mean of max(0, v - cut) over the visible rows and a Pareto tail of hidden rows.
-func (m *magnitudes) tail(cut float64, c cautious) float64 {
+func (m *magnitudes) tail(cut float64, c tailAssumption) float64 {
 	rows, a := m.hidden(c)
 	share, edge := rows/m.rows, m.hiddenFrom()
 	if cut >= edge {
@@ -378,7 +378,7 @@ func (m *magnitudes) spreadStandsOut() (most float64) {
 // tailAlong is tail with the hidden rows placed at the visible lengths, times unit, that lie beyond
 // the visible bins. From the longest on, their number is limited to an upper bound on the rows
 // hidden in the bins from that size on. It returns 0 if there are no such lengths.
-func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautious) float64 {
+func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c tailAssumption) float64 {
 	counts, bins, last, hidden, excess := 0.0, 0.0, 0, 0.0, 0.0
 	for k := magnitudeBins - 1; k >= 0; k-- {
 		size := lengths.quantity[k] * unit
@@ -405,14 +405,14 @@ func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautiou
 
 // trimmed returns an upper bound on the mean of max(0, v - cut^2/v), the amount that a weight of
 // (cut/v)^2 takes away, over the visible rows and a Pareto tail of hidden rows.
-func (m *magnitudes) trimmed(cut float64, c cautious) float64 {
+func (m *magnitudes) trimmed(cut float64, c tailAssumption) float64 {
 	seen := m.mean(func(v float64) float64 { return max(0, v-cut*cut/max(v, cut)) })
 	return seen + m.tail(cut, c) - m.excess(cut)
 }
 
 // index estimates the exponent of the tail from the four bins up to the highest visible one (two
 // octaves) and the hidden rows.
-func (m *magnitudes) index(c cautious) float64 {
+func (m *magnitudes) index(c tailAssumption) float64 {
 	rows, _ := m.hidden(c)
 	beyond := 0.0
 	for _, share := range m.share[max(m.top-3, 0):] {
@@ -470,3 +470,113 @@ func (m *magnitudes) cheapestCut(cost func(cut float64) float64) float64 {
 
 // clampBetween moves v into [low, high].
 func clampBetween(v, low, high float64) float64 { return max(low, min(v, high)) }
+
+// flattest is the least exponent of the tail that the bias of a mean is bounded by.
+const flattest = 1.2
+
+// powerTail is the mean of (v^p - cut^p)+ over the visible bins and a Pareto tail of hidden rows, whose
+// p-th moment is assumed to exist. The tail of means is no steeper than the last octaves that are seen.
+func (m *magnitudes) powerTail(cut, p float64, c tailAssumption) float64 {
+	rows, exponent := m.hidden(c)
+	least := p + 0.5
+	if p == 1 && !m.bounded {
+		exponent, least = min(exponent, m.index(c)), flattest
+	}
+	a, share, edge := max(exponent, least), rows/m.rows, m.hiddenFrom()
+	seen := m.mean(func(v float64) float64 { return max(0, math.Pow(v, p)-math.Pow(cut, p)) })
+	if cut >= edge {
+		return seen + share*math.Pow(cut/edge, -a)*math.Pow(cut, p)*p/(a-p)
+	}
+	return seen + share*(math.Pow(edge, p)*a/(a-p)-math.Pow(cut, p))
+}
+
+// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
+func heavy(of *magnitudes, least float64, why string) string {
+	if of.top == magnitudeBins-1 || of.index(tailHides) < least { // the last bin has no upper edge
+		return why
+	}
+	return ""
+}
+
+// leastIndex is the least tail index where noise may hide more than the share coarse of the rows in a bin, and where it
+// may not.
+type leastIndex struct{ coarse, fine float64 }
+
+const coarse = 0.012
+
+// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
+func (least leastIndex) heavy(of *magnitudes, why string) string {
+	if seenAlone*of.sd <= coarse*of.rows {
+		return heavy(of, least.fine, why)
+	}
+	return heavy(of, least.coarse, why)
+}
+
+// ofGroup reads the histogram of a group, shrunk toward that of all rows by the share of their squared
+// distance that noise explains.
+func (m *magnitudes) ofGroup(noisy []float64, sd, rows float64) *magnitudes {
+	distance := 0.0
+	for k, v := range noisy {
+		distance += square(v - m.share[k]*rows)
+	}
+	keep := max(0, 1-float64(len(noisy))*square(sd)/distance)
+	own := readMagnitudes(noisy, sd, m.unit, math.Inf(1), rows).apart()
+	if !own.seen {
+		keep = 0
+	}
+	for k := range own.share {
+		own.share[k] = keep*own.share[k] + (1-keep)*m.share[k]
+	}
+	own.seen = m.seen
+	return own
+}
+
+// Rows beyond the hidden tail of residuals count against a smaller delta where they stand out from the noise: those
+// of all bins from there to some bin, at most farReach times the delta asked for, by spreadOut deviations, or those
+// of at most fewBins next to each other by fewOut. The costs of the one policy in a hundred that has a claim spread
+// over ten bins, of which none stands out alone. Where there are no such rows noise seems to show some in one fit of
+// fifteen, whose delta is then larger than it could be.
+const (
+	farReach  = 16
+	spreadOut = 2.5
+	fewBins   = 3
+	fewOut    = 3.
+)
+
+// farther returns the noisy mean of max(0, min(v, most) - cut) over the rows in those bins beyond the hidden tail
+// for which it stands out most; 0 if it does for none.
+func (m *magnitudes) farther(cut, most float64) (mean float64) {
+	best := 0.0
+	for start := m.top + 1 + m.hides; start < magnitudeBins; start++ {
+		out, end := fewOut, start+fewBins
+		if start == m.top+1+m.hides {
+			out, end = spreadOut, magnitudeBins
+		}
+		sum, squares := 0.0, 0.0
+		for k := start; k < min(end, magnitudeBins) && m.quantity[k] < farReach*most; k++ {
+			part := max(0, min(m.quantity[k], most)-cut)
+			sum += part * m.noisy[k]
+			squares += square(part)
+			if beyond := sum - out*m.sd*math.Sqrt(squares); beyond > 0 && sum/math.Sqrt(squares) > best {
+				mean, best = sum/m.rows, sum/math.Sqrt(squares)
+			}
+		}
+	}
+	return mean
+}
+
+// expectedMagnitudes returns the histogram expected for centred normal numbers of standard deviation size.
+func expectedMagnitudes(noise mech.Gaussian, size, unit float64, rows int) *magnitudes {
+	counts, below := make([]float64, magnitudeBins), 0.0
+	for k := range counts {
+		upTo := 1.0
+		if k < len(magnitudeEdges) {
+			upTo = math.Erf(magnitudeEdges[k] * unit / size / math.Sqrt2)
+		}
+		counts[k], below = float64(rows)*(upTo-below), upTo
+	}
+	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), float64(rows))
+}
+
+// longest is the largest length of a row of d whitened coordinates that histograms are read up to.
+func longest(d int) float64 { return 64 * (1 + math.Sqrt(float64(d))) }

@@ -20,13 +20,13 @@ import (
 // Source: one-step estimation is Bickel 1975; weights by leverage alone are Mallows', those by leverage and
 // residual Schweppe's (Hampel et al. 1986); the sandwich is Huber 1967.
 type Newton struct {
-	Curve     curve
-	Bound     float64       // largest length of a row in the first pass; longer ones are shortened
-	Cautious  bool          // little information: small eigenvalues count as noise up to a higher threshold
-	Psi       prox.Operator // penalty and constraint
-	Intervals bool          // also release the second moments of the last scores, for intervals
-	WhyNull   string        // why there are no intervals, if Intervals is false
-	Pool      bool          // of fits by groups: estimates are shrunk toward their common mean
+	Curve          curve
+	Bound          float64       // largest length of a row in the first pass; longer ones are shortened
+	LowInformation bool          // little information: small eigenvalues count as noise up to a higher threshold
+	Psi            prox.Operator // penalty and constraint
+	Intervals      bool          // also release the second moments of the last scores, for intervals
+	WhyNull        string        // why there are no intervals, if Intervals is false
+	Pool           bool          // of fits by groups: estimates are shrunk toward their common mean
 }
 
 // newtonSteps is the number of steps after the first pass.
@@ -82,7 +82,7 @@ type newtonReleases struct {
 // Errors: ErrInfeasible.
 func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 	left := 1.0
-	if s.Levels > 0 {
+	if s.GroupCount > 0 {
 		left -= groupShare
 	}
 	part := func(share float64) mech.Gaussian {
@@ -90,7 +90,7 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 	}
 	share := a.Curve.shares()
 	r := &newtonReleases{Newton: a, shape: s, firstNoise: part(share.first), firstLengthNoise: part(share.firstLengths)}
-	if s.Levels > 0 {
+	if s.GroupCount > 0 {
 		r.groupNoise = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(groupShare)}
 	}
 	if !a.Intervals {
@@ -101,7 +101,7 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 		share.scores[newtonSteps-1] += share.sizes[newtonSteps-2] - share.sizes[0] // limits of counts follow lengths
 		share.sizes[newtonSteps-2] = share.sizes[0]
 		share.scores[newtonSteps-1] -= share.targets
-		if s.Levels > 0 {
+		if s.GroupCount > 0 {
 			share.scores[newtonSteps-1] -= share.targets
 		}
 	}
@@ -130,7 +130,7 @@ func (r *newtonReleases) all() []mech.Gaussian {
 		noises = append(noises, r.targetNoise)
 	}
 	for t := range newtonSteps {
-		if t == firstGroupStep && r.shape.Levels > 0 {
+		if t == firstGroupStep && r.shape.GroupCount > 0 {
 			noises = append(noises, r.splitNoises()...)
 		}
 		noises = append(noises, r.scoreNoise[t], r.curvatureNoise[t])
@@ -204,7 +204,7 @@ func (a Newton) at(s Shape, z float64) (*stage, error) {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			if t == firstGroupStep && s.Levels > 0 {
+			if t == firstGroupStep && s.GroupCount > 0 {
 				fits.split(src)
 			}
 			fits.step(t, src)

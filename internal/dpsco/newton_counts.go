@@ -23,9 +23,9 @@ const noiseBesideSampling = 0.75
 // weights with that bound keep the share kept of the squared lengths.
 func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
 	least := math.Sqrt(f.weights * f.Curve.size() / 2) // least value of max(u, C - u) / sqrt(u), times the root of the weight
-	all := lengths.said() * lengths.excessSquare(0)
+	all := lengths.usable() * lengths.excessSquare(0)
 	keeps := func(perLength float64) float64 {
-		return lengths.said() / all * lengths.mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
+		return lengths.usable() / all * lengths.mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
 	}
 	kept = clampBetween(mat.Trace(f.h)/all, keeps(mostPerLength*least), keeps(least))
 	return bisect(least, mostPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept

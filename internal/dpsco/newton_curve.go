@@ -145,5 +145,5 @@ func (huberCurve) tailShare() float64 { return 0.08 }
 
 // begin is a least-squares step on the clipped targets.
 func (huberCurve) begin(s *newtonStart) (w []float64, curvature float64) {
-	return pilotStep(newWhitener(s.moments, s.hidden), s.gradient, s.deviation, smallMoment(s.longer)), 1
+	return leastSquaresStep(newWhitener(s.moments, s.noiseFloor), s.gradient, s.deviation, smallMoment(s.longer)), 1
 }

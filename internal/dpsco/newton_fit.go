@@ -3,7 +3,6 @@ package dpsco
 import (
 	"math"
 
-	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -86,14 +85,6 @@ func newNewtonFit(r *newtonReleases) *newtonFit {
 	return &newtonFit{delta: delta, newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
 
-func identity(d int) *mat.Dense {
-	p := mat.NewDense(d, d, nil)
-	for j := range d {
-		p.Set(j, j, 1)
-	}
-	return p
-}
-
 // leastCurvature is the least eigenvalue of a curvature, and of the matrix from which a whitening is made:
 // smaller ones are raised to it, and those below the noise to the noise.
 const leastCurvature = 0.002
@@ -103,184 +94,8 @@ const leastCurvature = 0.002
 // moments alone, the information in the curvature is lost.
 const tilt = 0.3
 
-// newtonFirst holds the moments and histograms of the first pass, before noise.
-type newtonFirst struct {
-	moments          *mech.Moments
-	lengths, targets *mech.Histogram
-}
-
-// first makes the first pass.
-func (f *newtonFit) first(x Data, src *mech.Source) {
-	seen := f.seeFirst(x)
-	joint := make([]float64, (x.D+1)*(x.D+1))
-	seen.moments.Release(joint, f.firstNoise, src)
-	noisy := releaseCounts([]*mech.Histogram{seen.lengths}, f.firstLengthNoise, src)[0]
-	var l *magnitudes
-	longer := 1.0
-	if c := f.Curve.counted(); c == nil {
-		l, longer = readLengths(noisy, f.firstLengthNoise, f.shape.D, f.Bound, newtonTooLong, f.n)
-		f.tooLong = longer > 1
-	} else { // no rescaling: means are exponential in predictions, and the start may be far off
-		l = f.magnitudes(noisy, f.firstLengthNoise, 1, longest(f.shape.D))
-		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
-	}
-	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)
-}
-
-func (f *newtonFit) seeFirst(x Data) newtonFirst {
-	if x.Elsewhere != nil {
-		return f.askFirst(x.Elsewhere)
-	}
-	moments := merging[*mech.Moments]{total: mech.NewMoments(f.firstContract())}
-	lengths, targets := magnitudeCounts(x.N), magnitudeCounts(x.N)
-	counted := f.Curve.counted() != nil
-	x.scan(f.p, f.w, func() func(int, *rowBlock) {
-		m, l, s, rows := moments.fork(), lengths.fork(), targets.fork(), newNewtonRows()
-		return func(_ int, r *rowBlock) {
-			rows.rowBlock = r
-			f.Curve.first(rows)
-			r.scaleByWeight()
-			if counted {
-				r.count(s, rows.target)
-			}
-			r.countFirst(l, r.length, 1)
-			rows.addFirst(m, f.Curve, f.Bound)
-		}
-	})
-	return newtonFirst{moments.merged(), lengths.merged(), targets.merged()}
-}
-
-// knowing returns the curve of counts clipped by the histogram of targets, for a last step on the given
-// number of rows.
-func (f *newtonFit) knowing(targets *magnitudes, rows float64) curve {
-	return f.Curve.counted().knowing(targets, f.countNoise(rows))
-}
-
-// countNoise is the noise of the last step on the given number of rows, in units of the clipping threshold
-// of counts, as the choice of that threshold uses it.
-func (f *newtonFit) countNoise(rows float64) float64 {
-	return f.d * f.scoreNoise[newtonSteps-1].NoiseMultiplier / rows
-}
-
-// readFirst splits released joint moments into second moments and a gradient, and corrects both for rows
-// that are longer than their scales by the factor longer, as readLengths returns it.
-func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset bool) *newtonStart {
-	d := f.shape.D
-	floats.Scale(square(longer), joint)
-	unit := f.Bound * f.Curve.firstCut() / residualWeight
-	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
-	s := &newtonStart{
-		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, usable: 1, weighted: weighted, offset: offset, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
-		deviation: deviation / math.Sqrt2 * unit, hidden: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
-	}
-	for i := range d {
-		for j := i; j < d; j++ {
-			s.moments.SetSym(i, j, joint[i*(d+1)+j]*square(f.Bound))
-		}
-		s.gradient.SetVec(i, joint[i*(d+1)+d]*unit)
-	}
-	switch {
-	case s.intercept && weighted:
-		f.weights = min(1, max(s.moments.At(0, 0), s.hidden, leastWeight))
-		s.moments.SetSym(0, 0, f.weights)
-	case s.intercept:
-		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), leastConstant))
-	}
-	s.q, _ = newWhitener(s.moments, s.hidden).atScales(longer).triangular(s.moments)
-	return s
-}
-
-// begin sets the fit, the coordinates and the histograms for the first step.
-func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
-	if lengths.seen {
-		s.usable = lengths.said()
-		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
-	}
-	if c := f.Curve.counted(); c != nil {
-		f.Curve = c.besideZeros(s, f.countNoise(f.n/float64(max(1, f.shape.Levels))))
-	}
-	f.w, f.mean = f.Curve.begin(s)
-	proximal(f.Psi, s.q, f.w, 1)
-	f.whitened, f.firstLengths = s.q, lengths
-	f.most, f.seen = s.readMoments()
-	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
-	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
-	if lengths.seen {
-		f.rare = rareLengths(s.moments, s.hidden, lengths, s.intercept)
-		floats.Scale(1/math.Sqrt(1+tilt), f.rare)
-		f.scores, f.lengths = lengths, lengths
-		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
-		whole := lengths.excessSquare(0)
-		f.firstScore = f.rescale / math.Sqrt(f.mean) * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
-		f.rescaleScores = f.rescale / math.Sqrt(f.mean/f.weights)                                             // a score has its weight, a length the root of it
-	}
-}
-
-// choose sets limit and bound of step t, which balance noise with the parts of scores and curvature that
-// they remove.
-func (f *newtonFit) choose(t int) {
-	size := f.Curve.size()
-	if f.scores == nil {
-		f.limit, f.bound = 1.5*size*math.Sqrt(f.d/f.mean), 1.5*math.Sqrt(f.d)
-		return
-	}
-	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
-	f.limit = f.limitFor(f.scores, t)
-	f.bound = cheapest(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
-		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale) + excessOfRare(f.rare, bound)
-	})
-}
-
-// limitFor returns the limit of step t for the given histogram of scores.
-func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
-	z := f.scoreNoise[t].NoiseMultiplier / f.n
-	_, unit := f.weightOfTail()
-	limit := cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
-	if t == newtonSteps-1 && f.perLength > 0 {
-		limit = max(limit, f.cheapLimit(z))
-	}
-	return limit
-}
-
-// costOfLimit is what noise and the scores beyond a limit cost in step t.
-func (f *newtonFit) costOfLimit(scores *magnitudes, t int, limit float64) float64 {
-	weight, unit := f.weightOfTail()
-	return f.d*square(2*limit*f.scoreNoise[t].NoiseMultiplier/f.n) + square(weight*unit*scores.excess(limit/unit))
-}
-
-// weightOfTail returns the weight, as a bias, of the mean size of scores beyond a limit, and the factor from
-// the sizes in the histogram to scores.
-func (f *newtonFit) weightOfTail() (weight, unit float64) {
-	switch {
-	case f.scoresAreKnown:
-		return f.Curve.tailShare(), f.rescaleScores
-	case f.rareLabel:
-		return rareLabelShare * startShare * math.Sqrt(f.mean), f.rescaleScores * f.Curve.size()
-	}
-	return startShare * math.Sqrt(f.mean), f.rescaleScores * f.Curve.size()
-}
-
-// startShare is the weight, as a bias, of the mean length beyond the limit where scores are not known;
-// rareLabelShare is an additional factor where noise masks a label.
-const (
-	startShare     = 0.3
-	rareLabelShare = 0.16
-)
-
-// cheapest returns unit times 2^(k/4) for the k between from and to that has the least cost.
-func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 {
-	best, least := unit, math.Inf(1)
-	for k := from; k <= to; k++ {
-		v := unit * math.Exp2(float64(k)/4)
-		if c := cost(v); c < least {
-			best, least = v, c
-		}
-	}
-	return best
-}
-
-// newtonSeen holds the sums and histograms of a step over a part of the rows, before noise.
-type newtonSeen struct {
+// newtonSums holds the sums and histograms of a step over a part of the rows, before noise.
+type newtonSums struct {
 	score           *mech.Sum
 	curvature, meat *mech.Moments
 	sizes, lengths  *mech.Histogram
@@ -290,13 +105,13 @@ type newtonSeen struct {
 // step makes step t: it releases scores and curvatures at the fits, and then histograms for the next step
 // or, in the last step, the second moments of scores for intervals.
 func (a *newtonParts) step(t int, src *mech.Source) {
-	seen := make([]newtonSeen, len(a.fits))
+	seen := make([]newtonSums, len(a.fits))
 	for g, f := range a.fits {
 		f.choose(t)
-		seen[g] = f.seeStep(t, a.parts[g])
+		seen[g] = f.sumStep(t, a.parts[g])
 	}
-	scores := releaseSums(of(seen, func(s newtonSeen) *mech.Sum { return s.score }), a.scoreContract(t), a.scoreNoise[t], src)
-	curvatures := releaseMoments(of(seen, func(s newtonSeen) *mech.Moments { return s.curvature }), a.curvatureContract(), a.curvatureNoise[t], src)
+	scores := releaseSums(of(seen, func(s newtonSums) *mech.Sum { return s.score }), a.scoreContract(t), a.scoreNoise[t], src)
+	curvatures := releaseMoments(of(seen, func(s newtonSums) *mech.Moments { return s.curvature }), a.curvatureContract(), a.curvatureNoise[t], src)
 	for g, f := range a.fits {
 		f.read(t, scores[g], curvatures[g])
 	}
@@ -307,14 +122,14 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 		}
 		return
 	}
-	sizes := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.sizes }), a.sizeNoise[t], src)
-	lengths := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.lengths }), a.lengthNoise[t], src)
+	sizes := releaseCounts(of(seen, func(s newtonSums) *mech.Histogram { return s.sizes }), a.sizeNoise[t], src)
+	lengths := releaseCounts(of(seen, func(s newtonSums) *mech.Histogram { return s.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
 		most := longest(f.shape.D)
 		f.advance(f.magnitudes(sizes[g], a.sizeNoise[t], f.Curve.size(), most*10), f.magnitudes(lengths[g], a.lengthNoise[t], 1, most))
 	}
 	if a.huber() {
-		residuals := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.residuals }), a.residualNoise[t], src)
+		residuals := releaseCounts(of(seen, func(s newtonSums) *mech.Histogram { return s.residuals }), a.residualNoise[t], src)
 		for g, f := range a.fits {
 			f.narrow(t+1, readMagnitudes(residuals[g], a.residualNoise[t].NoiseMultiplier*math.Sqrt2, f.delta, math.Inf(1), f.n).run())
 		}
@@ -329,11 +144,11 @@ func (f *newtonFit) spreadBins() {
 }
 
 // releaseMeats releases the second moments of the last scores, if there are to be intervals.
-func (a *newtonParts) releaseMeats(seen []newtonSeen, src *mech.Source) {
+func (a *newtonParts) releaseMeats(seen []newtonSums, src *mech.Source) {
 	if !a.Intervals {
 		return
 	}
-	meats := releaseMoments(of(seen, func(s newtonSeen) *mech.Moments { return s.meat }), a.curvatureContract(), a.meatNoise, src)
+	meats := releaseMoments(of(seen, func(s newtonSums) *mech.Moments { return s.meat }), a.curvatureContract(), a.meatNoise, src)
 	for g, f := range a.fits {
 		f.meat = mat.NewSymDense(f.shape.D, meats[g])
 		f.meat.ScaleSym(f.perRow*square(f.limit), f.meat)
@@ -345,10 +160,10 @@ func (f *newtonFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit
 	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n).apart()
 }
 
-// seeStep makes the pass of step t over a part of the rows.
-func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
-	if x.Elsewhere != nil {
-		return f.askStep(t, x.Elsewhere)
+// sumStep makes the pass of step t over a part of the rows.
+func (f *newtonFit) sumStep(t int, x Data) newtonSums {
+	if x.Pushdown != nil {
+		return f.queryStep(t, x.Pushdown)
 	}
 	last := t == newtonSteps-1
 	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract(t))}
@@ -379,7 +194,7 @@ func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
 			}
 		}
 	})
-	return newtonSeen{scores.merged(), curvatures.merged(), meats.merged(), sizes.merged(), lengths.merged(), residuals.merged()}
+	return newtonSums{scores.merged(), curvatures.merged(), meats.merged(), sizes.merged(), lengths.merged(), residuals.merged()}
 }
 
 // read converts the released score and curvature of step t to means over the part.
@@ -402,10 +217,10 @@ func (f *newtonFit) read(t int, shells, h []float64) {
 	}
 }
 
-// hidden is the threshold below which eigenvalues of the curvature count as noise.
-func (f *newtonFit) hidden() float64 {
+// noiseFloor is the threshold below which eigenvalues of the curvature count as noise.
+func (f *newtonFit) noiseFloor() float64 {
 	factor := 1.0
-	if f.Cautious {
+	if f.LowInformation {
 		factor = 1.5
 	}
 	return max(factor*f.hNoise*math.Sqrt(f.d), leastCurvature)
@@ -436,7 +251,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 		}
 		f.scores, f.lengths, f.scoresAreKnown, f.rare = scores, lengths, true, nil
 		f.indices = append(f.indices, f.indexOfPass())
-		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
+		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.usable() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale
 		if f.rareLabel = f.hidesALabel(); f.rareLabel {
 			f.scores, f.scoresAreKnown = lengths, false
@@ -455,9 +270,9 @@ func (f *newtonFit) secondMoments() *mat.SymDense {
 	if f.before == nil {
 		return gram
 	}
-	raised, w := sandwich(back, f.most), newWhitener(f.h, f.hidden())
+	raised, w := sandwich(back, f.most), newWhitener(f.h, f.noiseFloor())
 	for k, v := range w.values {
-		if u := w.vectors.ColView(k); v >= 1/math.Sqrt(f.hidden()) {
+		if u := w.vectors.ColView(k); v >= 1/math.Sqrt(f.noiseFloor()) {
 			gram.SymRankOne(gram, max(0, mat.Inner(u, raised, u)-mat.Inner(u, gram, u)), u)
 		}
 	}
@@ -471,7 +286,7 @@ func (f *newtonFit) secondMoments() *mat.SymDense {
 // of the noise of a count, so that their bins need not be visible.
 func (f *newtonFit) hidesALabel() bool {
 	surprising := f.n * f.mean / f.weights
-	seen, all := f.scores.said()*f.scores.excessSquare(0), f.lengths.said()*f.lengths.excessSquare(0)
+	seen, all := f.scores.usable()*f.scores.excessSquare(0), f.lengths.usable()*f.lengths.excessSquare(0)
 	return f.ofLabels() && surprising < mostHiddenLabels*f.scores.sd && seen < all/2
 }
 
@@ -490,150 +305,4 @@ func (f *newtonFit) meanCurvature() float64 {
 		mean = f.h.At(0, 0) / square(f.p.At(0, 0))
 	}
 	return clampBetween(mean, f.Curve.least()*f.weights, f.Curve.most())
-}
-
-// shrunkStep returns the Newton step, in the coordinates of the pass, shrunk direction by direction. Along
-// an eigenvector of curvature lambda the step has the prior N(0, t^2 / lambda) and the score has known
-// noise; the shrinkage factor is the share of signal in the score's variance.
-func (f *newtonFit) shrunkStep() []float64 {
-	w := newWhitener(f.h, f.hidden())
-	d := f.shape.D
-	along, values := make([]float64, d), make([]float64, d)
-	for k, v := range w.values {
-		along[k], values[k] = mat.Dot(w.vectors.ColView(k), f.g), 1/(v*v)
-	}
-	keep := shrinkage(along, values, repeat(square(f.gDeviation), d))
-	if f.huber() && !f.grouped {
-		keep = shrinkage(along, values, repeat(f.noiseOfStep(along, values, keep), d))
-	}
-	f.follow(w, keep)
-	step := mat.NewVecDense(d, nil)
-	for k := range along {
-		step.AddScaledVec(step, keep[k]*along[k]/values[k], w.vectors.ColView(k))
-	}
-	return step.RawVector().Data
-}
-
-// noiseOfStep is the variance of noise along a direction of the score: that of the score itself and, in its
-// units, that of an error of the curvature times the whole step. Where the constant is far off, the latter
-// is most of the apparent step along directions with little information, such as a rare flag. The extra
-// variance of errors on the diagonal, which make a direction's own step longer or shorter, is left out: it
-// is no reason to shrink a long step.
-func (f *newtonFit) noiseOfStep(along, values, keep []float64) float64 {
-	whole := 0.0
-	for k := range along {
-		whole += square(keep[k] * along[k] / values[k])
-	}
-	return square(f.gDeviation) + square(f.hNoise)/2*whole
-}
-
-// whiten computes the matrices that whiten the curvature of the pass.
-func (f *newtonFit) whiten() {
-	hidden := f.hidden()
-	q, along := newWhitener(f.h, hidden).triangular(f.h)
-	f.q, f.floored = q, countBelow(along, hidden)
-	f.a = mat.NewDense(f.shape.D, f.shape.D, nil)
-	f.a.Mul(f.p, f.q)
-}
-
-// next returns the fit after a step that moves predictions by at most longest in the root mean square. With
-// a penalty, or where the ball is active, the step is the full one followed by the proximal point in the
-// metric of the curvature: a shrunk step would not reach the minimum. The penalty is multiplied by
-// penaltyKept, the factor that weights leave of score and curvature, since in full it would be too strong.
-func (f *newtonFit) next(longest float64) []float64 {
-	w := f.plus(times(f.p, f.shrunkStep()), longest)
-	if f.allows(w) {
-		return w
-	}
-	move := f.plus(f.full(), math.Inf(1))
-	proximal(f.Psi, f.a, move, f.penaltyKept())
-	floats.Sub(move, f.w)
-	return f.plus(move, longest)
-}
-
-// allows reports whether neither a penalty nor the ball moves coefficients.
-func (f *newtonFit) allows(w []float64) bool {
-	ball, only := f.Psi.(prox.L2Ball)
-	return f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius
-}
-
-// inBall reports whether the ball does not move coefficients.
-func (f *newtonFit) inBall(w []float64) bool {
-	psi := f.Psi
-	if both, penalised := psi.(prox.Sum); penalised {
-		psi = both.B
-	}
-	ball, bounded := psi.(prox.L2Ball)
-	return !bounded || floats.Norm(w, 2) <= ball.Radius
-}
-
-// full returns the unshrunk Newton step.
-func (f *newtonFit) full() []float64 {
-	d := mat.NewVecDense(f.shape.D, nil)
-	d.MulVec(f.q.T(), f.g)
-	return times(f.a, d.RawVector().Data)
-}
-
-// plus returns the fit after a move, shortened to the length that longest allows.
-func (f *newtonFit) plus(move []float64, longest float64) []float64 {
-	w := append([]float64(nil), f.w...)
-	floats.AddScaled(w, f.partOf(move, longest), move)
-	return w
-}
-
-// partOf is the fraction of a move that longest allows.
-func (f *newtonFit) partOf(move []float64, longest float64) float64 {
-	size := floats.Norm(solveTriangular(f.a, move), 2) / math.Sqrt(f.mean)
-	return min(1, longest/size, farthestMove*longest/floats.Norm(move, math.Inf(1)))
-}
-
-// farthestMove is the largest change of one coefficient, in a scale unit of its feature, as a multiple of
-// longest: a move along a rare feature changes few predictions, so that their root mean square bounds it
-// little.
-const farthestMove = 4
-
-// finish makes the last step and returns the result.
-func (f *newtonFit) finish() Result {
-	f.whiten()
-	full := f.full()
-	f.arrives = f.partOf(full, f.Curve.reach()) == 1
-	f.centre, f.stretched = f.stretch(f.toLastLevel(f.plus(full, f.lastReach())))
-	score, deviation := f.g, f.gDeviation
-	f.g, f.gDeviation = f.restored()
-	w, factor := f.stretch(f.toLastLevel(f.next(f.lastReach())))
-	f.fitNoise.ScaleSym(square(factor), f.fitNoise)
-	if f.free() {
-		f.shrinkSlopes(w)
-	}
-	f.g, f.gDeviation = score, deviation
-	r := Result{Coefficients: w, NoiseCovariance: f.noise()}
-	if c, huber := f.Curve.(huberCurve); huber {
-		r.HuberDelta = c.delta
-	}
-	f.errors(&r)
-	return r
-}
-
-// free reports whether neither a penalty nor the ball moves the fit.
-func (f *newtonFit) free() bool {
-	ball, only := f.Psi.(prox.L2Ball)
-	return f.Psi == nil || only && floats.Norm(f.centre, 2) < ball.Radius
-}
-
-// shrinkSlopes shrinks slopes toward 0 by the share of their squared length that the noise of the last step
-// explains.
-func (f *newtonFit) shrinkSlopes(w []float64) {
-	first := 0
-	if f.shape.Intercept {
-		first = 1
-	}
-	u, noise := solveTriangular(f.a, w), 0.0
-	for j := first; j < f.shape.D; j++ {
-		column := mat.Col(nil, j, f.q)
-		noise += square(f.gDeviation) * floats.Dot(column, column)
-	}
-	slopes, factor := u[first:], max(1-2/max(f.d-1, 1), 0.35)
-	f.slopesKept = max(0, 1-factor*noise/max(floats.Dot(slopes, slopes), math.SmallestNonzeroFloat64))
-	floats.Scale(f.slopesKept, slopes)
-	copy(w, times(f.a, u))
 }

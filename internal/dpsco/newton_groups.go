@@ -50,25 +50,6 @@ func (a *newtonParts) countTargets(common *magnitudes, src *mech.Source) {
 	}
 }
 
-// ofGroup reads the histogram of a group, shrunk toward that of all rows by the share of their squared
-// distance that noise explains.
-func (m *magnitudes) ofGroup(noisy []float64, sd, rows float64) *magnitudes {
-	distance := 0.0
-	for k, v := range noisy {
-		distance += square(v - m.share[k]*rows)
-	}
-	keep := max(0, 1-float64(len(noisy))*square(sd)/distance)
-	own := readMagnitudes(noisy, sd, m.unit, math.Inf(1), rows).apart()
-	if !own.seen {
-		keep = 0
-	}
-	for k := range own.share {
-		own.share[k] = keep*own.share[k] + (1-keep)*m.share[k]
-	}
-	own.seen = m.seen
-	return own
-}
-
 // ofGroup returns a copy of the fit for a group.
 func (f *newtonFit) ofGroup(size groupSize) *newtonFit {
 	g, own := *f, *f.newtonReleases // copies, since Curve may be replaced

@@ -53,8 +53,8 @@ const (
 
 // Assumptions about the rows that histograms may hide there: the expected number, and a cautious one.
 var (
-	expected   = cautious{deviations: 0, steepest: 8}
-	scoresHide = cautious{deviations: 1, steepest: 8}
+	expected   = tailAssumption{deviations: 0, steepest: 8}
+	scoresHide = tailAssumption{deviations: 1, steepest: 8}
 )
 
 // errors writes standard errors and intervals, around the fit with a full last step, or why there are none.

@@ -420,7 +420,7 @@ func TestHiddenRowsAreAsFarAwayAsTheFarthest(t *testing.T) {
 		{80, 100*(far-1) + (80*math.Sqrt(8)+3-100)*(near-1)},
 		{1000, 100*(far-1) + 200*(near-1)},
 	} {
-		got := 1000 * (scores.tailAlong(lengths, 1, 1, cautious{deviations: c.deviations, steepest: 8}) - scores.excess(1))
+		got := 1000 * (scores.tailAlong(lengths, 1, 1, tailAssumption{deviations: c.deviations, steepest: 8}) - scores.excess(1))
 		if math.Abs(got-c.want) > 1e-9*c.want {
 			t.Errorf("%v deviations: %v, want %v", c.deviations, got, c.want)
 		}

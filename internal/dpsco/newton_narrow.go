@@ -79,37 +79,3 @@ func (f *newtonFit) narrow(t int, residuals *magnitudes) {
 	}
 	with(best)
 }
-
-// Rows beyond the hidden tail of residuals count against a smaller delta where they stand out from the noise: those
-// of all bins from there to some bin, at most farReach times the delta asked for, by spreadOut deviations, or those
-// of at most fewBins next to each other by fewOut. The costs of the one policy in a hundred that has a claim spread
-// over ten bins, of which none stands out alone. Where there are no such rows noise seems to show some in one fit of
-// fifteen, whose delta is then larger than it could be.
-const (
-	farReach  = 16
-	spreadOut = 2.5
-	fewBins   = 3
-	fewOut    = 3.
-)
-
-// farther returns the noisy mean of max(0, min(v, most) - cut) over the rows in those bins beyond the hidden tail
-// for which it stands out most; 0 if it does for none.
-func (m *magnitudes) farther(cut, most float64) (mean float64) {
-	best := 0.0
-	for start := m.top + 1 + m.hides; start < magnitudeBins; start++ {
-		out, end := fewOut, start+fewBins
-		if start == m.top+1+m.hides {
-			out, end = spreadOut, magnitudeBins
-		}
-		sum, squares := 0.0, 0.0
-		for k := start; k < min(end, magnitudeBins) && m.quantity[k] < farReach*most; k++ {
-			part := max(0, min(m.quantity[k], most)-cut)
-			sum += part * m.noisy[k]
-			squares += square(part)
-			if beyond := sum - out*m.sd*math.Sqrt(squares); beyond > 0 && sum/math.Sqrt(squares) > best {
-				mean, best = sum/m.rows, sum/math.Sqrt(squares)
-			}
-		}
-	}
-	return mean
-}

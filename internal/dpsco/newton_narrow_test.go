@@ -133,7 +133,7 @@ func TestIntervalsAreAboutTheDeltaThatIsTold(t *testing.T) {
 // Second moments of nearly redundant features have no part in directions that noise hides; a feature whose own
 // moment is hidden, such as a rare flag, counts for as much as noise allows.
 func TestHiddenDirectionsOfRedundantFeatures(t *testing.T) {
-	s := &newtonStart{hidden: 0.05, longer: 1, moments: mat.NewSymDense(3, []float64{
+	s := &newtonStart{noiseFloor: 0.05, longer: 1, moments: mat.NewSymDense(3, []float64{
 		1, 0.99, 0,
 		0.99, 1, 0,
 		0, 0, 0.01,
@@ -147,8 +147,8 @@ func TestHiddenDirectionsOfRedundantFeatures(t *testing.T) {
 	if got := along([]float64{1, 1, 0}); math.Abs(got-3.98) > 1e-9 {
 		t.Errorf("their sum has %g", got)
 	}
-	if got := along([]float64{0, 0, 1}); got != s.hidden {
-		t.Errorf("a rare feature has %g, and noise allows %g", got, s.hidden)
+	if got := along([]float64{0, 0, 1}); got != s.noiseFloor {
+		t.Errorf("a rare feature has %g, and noise allows %g", got, s.noiseFloor)
 	}
 }
 
@@ -184,8 +184,8 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 		if k%3 != 1 {
 			run := func(x Data, earlier *mechtest.Tape) *mechtest.Tape {
 				src, tape := mechtest.NewTape(t, 1, earlier)
-				x = elsewhere(x)
-				Scaled{X: repeat(1, s.Columns()), Y: 1}.express(x.Elsewhere, s, 0)
+				x = pushedDown(x)
+				Scaled{X: repeat(1, s.Columns()), Y: 1}.express(x.Pushdown, s, 0)
 				if _, err := planOf(t, a, s, z).run(t.Context(), x, src); err != nil {
 					t.Fatal(err)
 				}
@@ -202,7 +202,7 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.Levels, x.Level = 0, nil
+		x.GroupCount, x.Group = 0, nil
 		fits, src := newNewtonParts(releases, cloned(x)), mechtest.Source(t, 1)
 		fits.fits[0].first(fits.parts[0], src)
 		fits.step(0, src)

@@ -83,7 +83,7 @@ func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 	if mean < s.noise() || over <= 0 {
 		return c
 	}
-	c.cut = cheapest(c.cut, 0, 16, func(cut float64) float64 {
+	c.cut = minimiseOnGrid(c.cut, 0, 16, func(cut float64) float64 {
 		return square(2*noise*cut) + square(cutWeight*share*over*math.Exp((c.unit-cut)/over))
 	})
 	return c
@@ -188,7 +188,7 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	if constant <= leastConstant { // raised: it is no measure of the length of rows that were shortened further
 		shortened = min(shortened, 1/constant)
 	}
-	doubt := s.hidden / math.Sqrt(float64(s.moments.SymmetricDim())) // noise of a moment
+	doubt := s.noiseFloor / math.Sqrt(float64(s.moments.SymmetricDim())) // noise of a moment
 	if s.deviation <= c.unit {
 		constant = max(constant, min(doubt, 1))
 		cut = max(sum/constant, s.noise(), least)

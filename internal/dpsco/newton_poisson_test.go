@@ -320,7 +320,7 @@ func TestUnitsOfCounts(t *testing.T) {
 			for i := range raw.Exposure {
 				raw.Exposure[i] = math.Exp(raw.Exposure[i])
 				switch {
-				case i%10 == 0: // rows that say nothing
+				case i%10 == 0: // unusable rows
 					raw.Exposure = append(raw.Exposure, []float64{0, -1, math.NaN(), math.Inf(1)}[i/10%4])
 					raw.Y = append(raw.Y, 5)
 				case i%10 == 1:
@@ -445,11 +445,11 @@ func TestWeightsOfCountsAreKnown(t *testing.T) {
 
 // fitOfCounts makes all steps of a fit.
 func fitOfCounts(t *testing.T, x Data, eps float64) *newtonFit {
-	posed, err := Regression{Loss: loss.Poisson{}}.pose(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
+	resolved, err := Regression{Loss: loss.Poisson{}}.resolve(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, err := posed.fix(privacy.Concentrated{})
+	p, _, err := resolved.fix(privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 )
 
-// cautiousMoments is the noise of second moments, as momentNoise computes it, above which Newton treats
+// lowNewtonMoments is the noise of second moments, as momentNoise computes it, above which Newton treats
 // more small eigenvalues as noise.
-const cautiousMoments = 0.02
+const lowNewtonMoments = 0.02
 
 // information bounds the noise at which auto uses a whitening method: noise of second moments; of a score,
 // as scoreNoise computes it; and few, the noise of moments below which that of the score does not matter,
@@ -32,7 +32,7 @@ func (p *problem) enough(most information) bool {
 	switch {
 	case noise <= most.few:
 		return true
-	case p.Levels > 0:
+	case p.GroupCount > 0:
 		return noise <= most.moments
 	}
 	return p.scoreNoise() <= most.score && (noise <= most.moments || !p.Labels)
@@ -76,7 +76,7 @@ func (p *problem) newton() (fit, error) {
 	case p.MaxWeight > 0 && !p.Intercept:
 		why = "without an intercept nothing tells how large weights are on average"
 	}
-	return Newton{Curve: c, Bound: p.FeatureNorm, Cautious: p.momentNoiseOfAFit() > cautiousMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
+	return Newton{Curve: c, Bound: p.FeatureNorm, LowInformation: p.momentNoiseOfAFit() > lowNewtonMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
 }
 
 // firstCut is the clipping threshold, in residual scales, of a Huber fit's targets in the first pass, and
@@ -127,7 +127,7 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 		size = max(1, curvature+2*p.ResidualScale)
 	}
 	f := newNewtonFit(r)
-	f.n /= float64(max(1, p.Levels))
+	f.n /= float64(max(1, p.GroupCount))
 	f.mean, f.rescale, f.rescaleScores = curvature, 1, 1
 	tails := expectedMagnitudes(r.sizeNoise[newtonSteps-2], size*math.Sqrt(p.d()), size, int(f.n)).apart()
 	if tails.seen {

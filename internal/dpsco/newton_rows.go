@@ -97,3 +97,14 @@ func (r *newtonRows) addCurvature(m *mech.Moments, curvature []float64, bound fl
 	r.scaled()
 	r.gram(m, len(r.z))
 }
+
+// weighLosses multiplies scores, their bounds, tails and curvatures by the weights of their rows.
+func (r *newtonRows) weighLosses() {
+	for i, v := range r.counts {
+		r.score[i] *= v
+		r.most[i] *= v
+		r.tail[i] *= v
+		r.model[i] *= v
+		r.robust[i] *= v
+	}
+}

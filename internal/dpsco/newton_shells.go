@@ -161,7 +161,7 @@ func (f *newtonFit) shellPart(k int, u float64) float64 {
 // taken is the mean length that weights remove from the scores of rows, estimated from the visible bins and
 // a tail of rows that histograms may hide. The histogram of Huber scores is computed as if all residuals
 // were beyond delta; the ratio of meat to curvature gives their actual size.
-func (f *newtonFit) taken(c cautious) float64 {
+func (f *newtonFit) taken(c tailAssumption) float64 {
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
 	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, c)
 	sizes, limit := f.sizes()
@@ -180,7 +180,7 @@ func (f *newtonFit) scoreUnit() float64 {
 }
 
 // missing is taken over the mean length of scores in the outer shell.
-func (f *newtonFit) missing(c cautious) float64 {
+func (f *newtonFit) missing(c tailAssumption) float64 {
 	sizes, _ := f.sizes()
 	shell := sizes.mean(func(u float64) float64 { return f.shellPart(len(f.parts)-1, u) })
 	taken := f.taken(c)
@@ -193,7 +193,7 @@ func (f *newtonFit) missing(c cautious) float64 {
 // takenUnseen bounds the additional length that weights may remove for labels that the model is nearly
 // certain of. Their scores are 0 except for the few wrong ones, which noise hides, and whose lengths may be
 // those of the longest rows of the first pass.
-func (f *newtonFit) takenUnseen(c cautious) float64 {
+func (f *newtonFit) takenUnseen(c tailAssumption) float64 {
 	if !f.ofLabels() || !f.firstLengths.seen {
 		return 0
 	}

@@ -5,23 +5,22 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // newtonStart is the result of the first pass. All of it is released or public.
 type newtonStart struct {
-	intercept bool
-	rows      float64
-	moments   *mat.SymDense // of rows, with the constant's own raised to leastConstant
-	gradient  *mat.VecDense // mean of row times target
-	deviation float64       // standard deviation of the noise on a coordinate of the gradient
-	hidden    float64       // threshold below which eigenvalues count as noise
-	longer    float64       // factor returned by readLengths, by which moments, gradient and noise are corrected
-	q         *mat.Dense    // whitens the rows
-	shortened float64       // factor by which second moments are too small because the pass shortened rows
-	usable    float64       // share of usable rows
-	weighted  bool          // rows have weights
-	offset    bool          // rows have offsets or exposures
+	intercept  bool
+	rows       float64
+	moments    *mat.SymDense // of rows, with the constant's own raised to leastConstant
+	gradient   *mat.VecDense // mean of row times target
+	deviation  float64       // standard deviation of the noise on a coordinate of the gradient
+	noiseFloor float64       // threshold below which eigenvalues count as noise
+	longer     float64       // factor returned by readLengths, by which moments, gradient and noise are corrected
+	q          *mat.Dense    // whitens the rows
+	shortened  float64       // factor by which second moments are too small because the pass shortened rows
+	usable     float64       // share of usable rows
+	weighted   bool          // rows have weights
+	offset     bool          // rows have offsets or exposures
 }
 
 // farthestStart is the largest spread of predictions of a start.
@@ -72,11 +71,11 @@ const rareMoment = 1.5
 // and what is left of them is no reason to stretch the direction. Where rows are far too long for their
 // scales, both are the moments by which the first pass whitens.
 func (s *newtonStart) readMoments() (raised, seen *mat.SymDense) {
-	d, w := s.moments.SymmetricDim(), newWhitener(s.moments, s.hidden)
+	d, w := s.moments.SymmetricDim(), newWhitener(s.moments, s.noiseFloor)
 	raised, seen = mat.NewSymDense(d, nil), mat.NewSymDense(d, nil)
 	for k, v := range w.atScales(s.longer).values {
 		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
-		if w.values[k] < 1/math.Sqrt(s.hidden) {
+		if w.values[k] < 1/math.Sqrt(s.noiseFloor) {
 			seen.SymRankOne(seen, 1/(v*v), w.vectors.ColView(k))
 		}
 	}
@@ -84,8 +83,8 @@ func (s *newtonStart) readMoments() (raised, seen *mat.SymDense) {
 		return raised, raised
 	}
 	for j := range d {
-		if s.moments.At(j, j) < rareMoment*s.hidden {
-			seen.SetSym(j, j, max(seen.At(j, j), s.hidden))
+		if s.moments.At(j, j) < rareMoment*s.noiseFloor {
+			seen.SetSym(j, j, max(seen.At(j, j), s.noiseFloor))
 		}
 	}
 	return raised, seen
@@ -103,50 +102,12 @@ func (s *newtonStart) linearSlopes() []float64 {
 		variances[j] = square(s.deviation) * floats.Dot(column, column)
 	}
 	slopes := s.slopes(t.RawVector().Data)
-	floats.Mul(slopes, shrinkage(slopes, repeat(1, len(slopes)), s.slopes(variances)))
+	floats.Mul(slopes, empiricalBayesShrinkage(slopes, repeat(1, len(slopes)), s.slopes(variances)))
 	if s.intercept {
 		t.SetVec(0, 0)
 	}
 	return times(s.q, t.RawVector().Data)
 }
-
-// shrinkage returns the share of signal in each v_i, of distribution N(0, values_i t^2 + variances_i), with
-// the most likely t of a grid.
-func shrinkage(v, values, variances []float64) []float64 {
-	unit := math.Inf(1)
-	for i, s := range variances {
-		unit = min(unit, math.Sqrt(s/values[i]))
-	}
-	best, least := 0.0, math.Inf(1)
-	for k := -5; k < 40; k++ {
-		t := 0.0
-		if k >= -4 {
-			t = unit * math.Exp2(float64(k)/2)
-		}
-		cost := 0.0
-		for i, x := range v {
-			total := values[i]*t*t + variances[i]
-			cost += math.Log(total) + x*x/total
-		}
-		if cost < least {
-			best, least = t, cost
-		}
-	}
-	keep := make([]float64, len(v))
-	for i := range keep {
-		signal := values[i] * best * best
-		keep[i] = signal / (signal + variances[i])
-	}
-	return keep
-}
-
-// normalNodes are quantiles of the standard normal distribution at equally spaced probabilities.
-var normalNodes = func() (nodes [64]float64) {
-	for i := range nodes {
-		nodes[i] = distuv.UnitNormal.Quantile((float64(i) + 0.5) / float64(len(nodes)))
-	}
-	return nodes
-}()
 
 func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
 
@@ -189,16 +150,4 @@ func secant(rate float64, slopes []float64) float64 {
 	}
 	steepest = min(steepest, 0.97-rare)
 	return (logit(rare+steepest) - logit(rare)) / steepest
-}
-
-// bisect returns the number between low and high at which below changes from true to false.
-func bisect(low, high float64, below func(v float64) bool) float64 {
-	for range 60 {
-		if middle := (low + high) / 2; below(middle) {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return (low + high) / 2
 }

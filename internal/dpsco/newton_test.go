@@ -22,13 +22,13 @@ import (
 func newtonFits() map[string]Newton {
 	return map[string]Newton{
 		"labels":                  {Curve: logisticCurve{}, Bound: 2, Psi: prox.L2Ball{Radius: 10}, Intervals: true},
-		"labels, little is known": {Curve: logisticCurve{}, Bound: 2, Cautious: true, Psi: prox.L2Ball{Radius: 10}},
+		"labels, little is known": {Curve: logisticCurve{}, Bound: 2, LowInformation: true, Psi: prox.L2Ball{Radius: 10}},
 		"labels, a penalty":       {Curve: logisticCurve{}, Bound: 2, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"labels, an active ball":  {Curve: logisticCurve{}, Bound: 0.01, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 		"residuals":               {Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
 		"residuals, a penalty":    {Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: prox.Sum{A: prox.L2{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"counts":                  {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Intervals: true},
-		"counts, a penalty":       {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Cautious: true, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
+		"counts, a penalty":       {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, LowInformation: true, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"residuals, large":        {Curve: huberCurve{delta: 1e6, cut: 1e7}, Bound: 5, Intervals: true},
 		"residuals, small":        {Curve: huberCurve{delta: 1e-6, cut: 1, noisy: true}, Bound: 2, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 	}
@@ -207,7 +207,7 @@ func TestNewtonsSharesAreTheBudget(t *testing.T) {
 	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: firstCut}, huberCurve{delta: 1, cut: firstCut, noisy: true}, poissonCurve{unit: 1, cut: firstCount}} {
 		for _, intervals := range []bool{true, false} {
 			for _, levels := range []int{0, 4} {
-				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(Shape{N: 10_000, D: 3, Intercept: true, Levels: levels}, z)
+				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(Shape{N: 10_000, D: 3, Intercept: true, GroupCount: levels}, z)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -350,8 +350,8 @@ func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
 		{labels, 20_000, 40, "accmd", catalogue.WhiteningOff},
 	} {
 		p, err := c.a.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil || p.Runs != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
-			t.Errorf("%T, %d rows, %d coefficients: %v, %v, %v", c.a.Loss, c.n, c.d, p.Runs, p.Parameters, err)
+		if err != nil || p.ChosenMethod != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
+			t.Errorf("%T, %d rows, %d coefficients: %v, %v, %v", c.a.Loss, c.n, c.d, p.ChosenMethod, p.Parameters, err)
 		}
 	}
 	_, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodNewton}.Plan(Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})

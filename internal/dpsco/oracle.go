@@ -21,10 +21,10 @@ type oracle struct {
 	leverage   float64   // for rows in a database: the length above which rows weigh less; 0: none
 	uses       []solve.Use
 	estimators []mean.Estimator
-	left       []int       // calls left of each use
-	answers    [][]float64 // the latest answer of each use; nil before the first
-	deck       *mech.Deck  // deals batches
-	batch      Data        // copies of the rows of a batch; lightness holds their weights
+	left       []int             // calls left of each use
+	answers    [][]float64       // the latest answer of each use; nil before the first
+	rows       *mech.Permutation // batches are samples of it
+	batch      Data              // copies of the rows of a batch; lightness holds their weights
 	lightness  []float64
 	src        *mech.Source
 }
@@ -38,28 +38,28 @@ func (o *oracle) Gradient(dst []float64, q solve.Query) {
 	o.left[q.Use]--
 	x, weights := o.data, o.weights
 	if u.Batch > 0 && u.Batch < o.data.N {
-		x, weights = o.deal(u.Batch)
+		x, weights = o.sample(u.Batch)
 	}
 	g := gradients{o.loss, x, weights, q.W, q.Anchor}
 	rows := g.rows()
-	if x.Elsewhere != nil {
+	if x.Pushdown != nil {
 		rows.Sum = func(c mech.Contract) *mech.Sum { return g.ask(c, o.leverage) }
 	}
 	o.estimators[q.Use].Estimate(dst, rows, mean.Hints{Norm: q.Norm, Centre: o.answers[q.Use]}, o.src)
 	o.answers[q.Use] = append(o.answers[q.Use][:0], dst...)
 }
 
-// deal copies a fresh random batch of m rows.
-func (o *oracle) deal(m int) (Data, []float64) {
-	if o.deck == nil {
-		o.deck = mech.NewDeck(o.data.N, o.src)
+// sample copies a fresh random batch of m rows.
+func (o *oracle) sample(m int) (Data, []float64) {
+	if o.rows == nil {
+		o.rows = mech.NewPermutation(o.data.N, o.src)
 	}
 	if o.batch.N != m {
 		o.batch = Data{Shape: Shape{N: m, D: o.data.D, Intercept: o.data.Intercept}, X: columns(len(o.data.X), m), Y: make([]float64, m)}
 		o.lightness = make([]float64, m)
-		o.batch.besides(o.data, func(_, _ []float64) []float64 { return make([]float64, m) })
+		o.batch.setAuxiliary(o.data, func(_, _ []float64) []float64 { return make([]float64, m) })
 	}
-	rows := o.deck.Deal(m)
+	rows := o.rows.Sample(m)
 	if o.data.First != nil {
 		return o.dealRecords(rows)
 	}
@@ -67,7 +67,7 @@ func (o *oracle) deal(m int) (Data, []float64) {
 	for j, x := range o.data.X {
 		gather(o.batch.X[j], x, rows)
 	}
-	o.batch.besides(o.data, func(batch, column []float64) []float64 {
+	o.batch.setAuxiliary(o.data, func(batch, column []float64) []float64 {
 		gather(batch, column, rows)
 		return batch
 	})

@@ -54,13 +54,13 @@ func TestMethodsForetellTheirPasses(t *testing.T) {
 func TestPlansForetellTheirPasses(t *testing.T) {
 	x := normalTable(1, 5000, 1, 2)
 	grouped := cloned(x)
-	grouped.Levels, grouped.Level = 3, make([]float64, x.N)
+	grouped.GroupCount, grouped.Group = 3, make([]float64, x.N)
 	counts := cloned(x)
 	for i := range x.Y {
-		grouped.Level[i], counts.Y[i] = float64(i%3), float64(i%5)
+		grouped.Group[i], counts.Y[i] = float64(i%3), float64(i%5)
 	}
 	countsInGroups := counts
-	countsInGroups.Levels, countsInGroups.Level = 3, grouped.Level
+	countsInGroups.GroupCount, countsInGroups.Group = 3, grouped.Group
 	w := []float64{1, 2}
 	flags, levels, numbers := describers("ff"), describers("fl"), describers("fn")
 	concentrated, pure := privacy.Budget{Epsilon: 5, Delta: 1e-5}, privacy.Budget{Epsilon: 5}
@@ -79,7 +79,7 @@ func TestPlansForetellTheirPasses(t *testing.T) {
 		"score of labels":          {Score{Coefficients: w, Labels: true}, x, concentrated, 2},
 		"score of counts":          {Score{Coefficients: w, Counts: true}, counts, concentrated, 5},
 		"score without delta":      {Score{Coefficients: w}, x, pure, 3},
-		"score without a scale":    {Score{Coefficients: w, Unscaled: true}, x, concentrated, 6},
+		"score without a scale":    {Score{Coefficients: w, TargetUnscaled: true}, x, concentrated, 6},
 		"second moments":           {SecondMoments{}, x, concentrated, 1},
 		"description of flags":     {flags[0], x, concentrated, 1},
 		"scales of flags":          {flags[1], x, concentrated, 1},

@@ -23,10 +23,10 @@ func TestAPlanRunsOnItsRowsAlone(t *testing.T) {
 		"fewer records":  func(x *Data) { x.N-- },
 		"no intercept":   func(x *Data) { x.Intercept, x.D = false, x.D-1 },
 		"another column": func(x *Data) { x.X = append(x.X, x.X[0]) },
-		"groups":         func(x *Data) { x.Levels, x.Level = 2, make([]float64, x.N) },
-		"levels alone":   func(x *Data) { x.Level = make([]float64, x.N) },
+		"groups":         func(x *Data) { x.GroupCount, x.Group = 2, make([]float64, x.N) },
+		"levels alone":   func(x *Data) { x.Group = make([]float64, x.N) },
 		"weights":        func(x *Data) { x.Weight = repeat(1, x.N) },
-		"rows from sums": func(x *Data) { x.X, x.Elsewhere = nil, &Elsewhere{Features: make([]Term, len(x.X))} },
+		"rows from sums": func(x *Data) { x.X, x.Pushdown = nil, &Pushdown{Features: make([]Term, len(x.X))} },
 	} {
 		func() {
 			defer func() {

@@ -16,20 +16,20 @@ import (
 type problem struct {
 	Regression
 	Shape
-	budget  privacy.Budget
-	reserve float64 // part of delta that mechanisms spend themselves
-	rho     float64 // zCDP parameter equivalent to the budget
-	rdp     bool    // the accountant gives credit for sampling
-	z       float64 // noise multiplier of one estimate; 0 before calibration
-	why     string
-	runs    string // the choice of auto; empty: the method itself
-	finds   finds
+	budget       privacy.Budget
+	reserve      float64 // part of delta that mechanisms spend themselves
+	rho          float64 // zCDP parameter equivalent to the budget
+	rdp          bool    // the accountant gives credit for sampling
+	z            float64 // noise multiplier of one estimate; 0 before calibration
+	why          string
+	chosenMethod string // the choice of auto; empty: the method itself
+	finds        finds
 
 	radiusAsked, scaleAsked, deltaAsked bool // options radius, residual_scale and huber_delta are given
 }
 
-// pose checks the request and fills in the parameters common to all methods.
-func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
+// resolve checks the request and fills in the parameters common to all methods.
+func (a Regression) resolve(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
 	if err := regressionFields.check(a, optionsOf(slices.Collect(maps.Keys(losses))...)); err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, fmt.Errorf("%w: delta is %v; it must be above 0 and below 1", ErrParameter, b.Delta)
 	case a.Penalty == catalogue.PenaltyGroupL1 && len(a.Groups) == 0:
 		return nil, fmt.Errorf("%w: penalty %q needs option \"groups\"", ErrParameter, a.Penalty)
-	case s.Levels > 0 && a.MaxWeight > 0:
+	case s.GroupCount > 0 && a.MaxWeight > 0:
 		return nil, errWeightsOfGroups
 	case accountant == privacy.PureSum{}:
 		return nil, fmt.Errorf("%w: the budget of this data set has no delta, which this model needs; ask dp_l1_regress, which needs none. A steward can register the data with a delta above 0 before its first charge, and not after", ErrInfeasible)
@@ -223,8 +223,8 @@ func (p *problem) parameters() map[string]any {
 	if p.Penalty == catalogue.PenaltyGroupL1 {
 		m["groups"] = p.Groups
 	}
-	if p.Levels > 0 {
-		m["by"], m["by_levels"], m["pool"] = p.By, p.Levels, p.Pool
+	if p.GroupCount > 0 {
+		m["by"], m["by_levels"], m["pool"] = p.By, p.GroupCount, p.Pool
 	}
 	if p.Labels {
 		m["positive_label"], m["negative_label"] = p.Positive, p.Negative

@@ -91,24 +91,24 @@ func average(x, c []float64, first, end int) float64 {
 	return sum / float64(end-first)
 }
 
-// averageSaid overwrites rows with the means over each record's usable rows, and ones with 1 if there are
+// averageUsable overwrites rows with the means over each record's usable rows, and ones with 1 if there are
 // any and 0 if not; it does nothing where every row is a record. The values of row u are read before they
 // are overwritten, since record u begins at row u or later.
-func averageSaid(x [][]float64, ones []float64, starts []int) {
+func averageUsable(x [][]float64, ones []float64, starts []int) {
 	for u := range max(len(starts), 1) - 1 {
 		first, end := starts[u], starts[u+1]
-		said := 0.0
+		usable := 0.0
 		for _, one := range ones[first:end] {
-			said += one
+			usable += one
 		}
 		for _, column := range x {
 			sum := 0.0
 			for _, v := range column[first:end] {
 				sum += v
 			}
-			column[u] = sum / max(said, 1)
+			column[u] = sum / max(usable, 1)
 		}
-		ones[u] = min(said, 1)
+		ones[u] = min(usable, 1)
 	}
 }
 

@@ -88,14 +88,14 @@ func TestIntervalsOfPersonsInGroupsCover(t *testing.T) {
 		tried, covered, quarter := 0, 0, 0
 		for seed := range uint64(20) {
 			x, r := panel(20_000, false, 500+seed), rand.New(rand.NewPCG(seed, 4))
-			x.Levels, x.Level = 2, make([]float64, len(x.Y))
+			x.GroupCount, x.Group = 2, make([]float64, len(x.Y))
 			for u := range x.N {
 				home := float64(r.IntN(2))
 				for i := x.First[u]; i < x.First[u+1]; i++ {
-					if x.Level[i] = home; r.IntN(4) == 0 {
-						x.Level[i] = 1 - home
+					if x.Group[i] = home; r.IntN(4) == 0 {
+						x.Group[i] = 1 - home
 					}
-					x.Y[i] += x.Level[i] * x.X[0][i]
+					x.Y[i] += x.Group[i] * x.X[0][i]
 				}
 			}
 			for g, group := range resultOf(t, a, x, 8, seed).Groups {

@@ -260,14 +260,14 @@ func recordsInGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
 	level := func() float64 {
 		return []float64{0, float64(r.IntN(levels)), float64(r.IntN(levels)), float64(r.IntN(levels)), math.NaN(), -1, float64(levels)}[r.IntN(7)]
 	}
-	a.Levels, b.Levels = levels, levels
-	a.Level, b.Level = besidesAlike(a, b, level, level)
+	a.GroupCount, b.GroupCount = levels, levels
+	a.Group, b.Group = auxiliaryAlike(a, b, level, level)
 	return a, b
 }
 
-// besidesAlike is one more column of neighbours, of usual values where a record is the same in both, and of others in
+// auxiliaryAlike is an auxiliary column of neighbours, of usual values where a record is the same in both, and of others in
 // the record that differs.
-func besidesAlike(a, b Data, usual, others func() float64) (v, w []float64) {
+func auxiliaryAlike(a, b Data, usual, others func() float64) (v, w []float64) {
 	v, w = make([]float64, len(a.Y)), make([]float64, len(b.Y))
 	for u := range a.N {
 		first, end := a.span(u, u+1)
@@ -343,7 +343,7 @@ func TestReplaysOfScoresOfRecordsInGroups(t *testing.T) {
 			x, y := recordNeighbours(r, s, a.Labels)
 			x, y = recordsInGroups(r, x, y, 1+k%3)
 			b := a
-			b.MaxRows, b.Coefficients = mostFellows, slices.Repeat(a.Coefficients, x.Levels)
+			b.MaxRows, b.Coefficients = mostFellows, slices.Repeat(a.Coefficients, x.GroupCount)
 			_, err := replay(t, func() *Plan {
 				p, err := b.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: []float64{0, 1e-3}[k%2]}, privacy.Concentrated{})
 				if err != nil {
@@ -372,7 +372,7 @@ func TestARecordIsInOneGroup(t *testing.T) {
 			if group := x.groupOf(x.First[u]); group < 3 {
 				var rows []float64
 				for i := x.First[u]; i < x.First[u+1]; i++ {
-					if x.Level[i] == x.Level[x.First[u]] {
+					if x.Group[i] == x.Group[x.First[u]] {
 						rows = append(rows, float64(i))
 					}
 				}

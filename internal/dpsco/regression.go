@@ -66,7 +66,7 @@ type Regression struct {
 func (a Regression) withPublicFacts(s Scaled) Algorithm {
 	a.Sources = s.Sources
 	a.numbers, a.target = s.numbers()
-	a.unknown = s.Unknown
+	a.unknown = s.NoScales
 	if s.Counts {
 		a.exposure = math.Exp(-s.constant())
 	}
@@ -116,18 +116,18 @@ var regressionFields = fields[Regression]{
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says which request would be
 // feasible.
 func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
-	posed, err := a.pose(s, b, accountant)
+	resolved, err := a.resolve(s, b, accountant)
 	if err != nil {
 		return nil, err
 	}
-	p, stage, err := posed.fix(accountant)
+	p, stage, err := resolved.fix(accountant)
 	switch {
 	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
-		return nil, fmt.Errorf("%w: method %q cannot keep within eps %v and delta %v; ask for more, or for another method", ErrInfeasible, posed.Method, b.Epsilon, b.Delta)
+		return nil, fmt.Errorf("%w: method %q cannot keep within eps %v and delta %v; ask for more, or for another method", ErrInfeasible, resolved.Method, b.Epsilon, b.Delta)
 	case err != nil:
 		return nil, err
 	}
-	sums, few := stage.sums && p.Levels == 0, p.fewSums()
+	sums, few := stage.sums && p.GroupCount == 0, p.fewSums()
 	parameters := p.parameters()
 	if stage.findsTargetScale {
 		delete(parameters, "huber_delta") // it is 1 in a scale that the release tells
@@ -135,10 +135,10 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	return &Plan{
 		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: sums && few, TooWide: sums && !few,
 		FindsScales: p.finds.scales, FindsCentres: p.finds.centres,
-		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: parameters, Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
+		Method: p.Method, ChosenMethod: p.chosenMethod, Event: stage.event, Parameters: parameters, Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
-			if p.counts() && x.Elsewhere == nil {
+			if p.counts() && x.Pushdown == nil {
 				countTargets(x.Y)
 			}
 			r, err := stage.run(ctx, x, src)
@@ -186,20 +186,16 @@ func (p *problem) noDefaultErrors() string {
 var streaming = []string{catalogue.MethodAuto, catalogue.MethodJointMoments, catalogue.MethodNewton, "gd", "accmd", "catoni", "ksu", "ksu_axis"}
 
 // streams is Plan.Streams. Fits by groups sort the rows, which takes memory.
-func (p *problem) streams() bool { return p.Levels == 0 && slices.Contains(streaming, p.Method) }
+func (p *problem) streams() bool { return p.GroupCount == 0 && slices.Contains(streaming, p.Method) }
 
 // fewSums reports whether a statement has columns for all sums of a pass.
 func (p *problem) fewSums() bool {
 	d, products := p.D+1, 1
-	if p.Method == catalogue.MethodNewton || p.runs == catalogue.MethodNewton {
+	if p.Method == catalogue.MethodNewton || p.chosenMethod == catalogue.MethodNewton {
 		products = 2 // of curvature and of scores, in its last pass
 	}
 	return 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
 }
-
-// mostNoise is a noise multiplier that leaves no information on any table. If more is needed, the account
-// cannot prove the requested epsilon.
-const mostNoise = 0x1p40
 
 // fix determines the noise and, with it, all parameters.
 func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
@@ -235,7 +231,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 		return nil, nil, err
 	}
 	if p.Method == catalogue.MethodAuto {
-		fixed.runs = taken(f)
+		fixed.chosenMethod = taken(f)
 	}
 	fixed.finds = findsOf(f)
 	g, err := f.at(p.Shape, z)
@@ -254,8 +250,8 @@ func (p *problem) fit() (fit, error) {
 // label maps the public pair of labels to 0 and 1; a row with any other target becomes unusable.
 func (p *problem) label(x Data) {
 	switch {
-	case p.Labels && x.Elsewhere != nil:
-		x.Elsewhere.label(p.Negative, p.Positive)
+	case p.Labels && x.Pushdown != nil:
+		x.Pushdown.label(p.Negative, p.Positive)
 	case p.Labels:
 		labelTargets(x.Y, p.Negative, p.Positive)
 	}
@@ -274,9 +270,6 @@ func labelTargets(y []float64, negative, positive float64) {
 		}
 	}
 }
-
-// roundOff is the largest coefficient, as a fraction of the radius, that counts as the rounding error of 0.
-const roundOff = 1e-13
 
 // intoBall projects w onto the ball of radius Radius; values that are not finite or below roundOff count as
 // zero.

@@ -22,7 +22,7 @@ import (
 func combined(r *rand.Rand, s *Shape, rows int) (request Algorithm, b privacy.Budget, weights, labels, counts bool) {
 	weights = r.IntN(2) == 0
 	if r.IntN(3) == 0 {
-		s.Levels = 1 + r.IntN(4)
+		s.GroupCount = 1 + r.IntN(4)
 	}
 	most := 0.
 	if weights {
@@ -39,7 +39,7 @@ func combined(r *rand.Rand, s *Shape, rows int) (request Algorithm, b privacy.Bu
 	switch r.IntN(8) {
 	case 0, 1: // weights and groups together are for scores alone
 		a := L1{Method: catalogue.MethodStaged, Tau: []float64{0.5, 0.1, 0.9}[r.IntN(3)], MaxWeight: most}
-		if s.Levels > 0 {
+		if s.GroupCount > 0 {
 			a.MaxWeight, weights = 0, false
 		}
 		scaled.Algorithm = a
@@ -47,20 +47,20 @@ func combined(r *rand.Rand, s *Shape, rows int) (request Algorithm, b privacy.Bu
 	case 2, 3:
 		all := scores()
 		a := all[slices.Sorted(maps.Keys(all))[r.IntN(len(all))]]
-		a.Coefficients = slices.Repeat([]float64{0.3, 0.9, -2, 4}[:s.D], max(1, s.Levels))
+		a.Coefficients = slices.Repeat([]float64{0.3, 0.9, -2, 4}[:s.D], max(1, s.GroupCount))
 		a.MaxRows, a.MaxWeight = rows, most
 		if r.IntN(2) == 0 {
 			b.Delta = 0
 		}
 		return a, b, weights, a.Labels, a.Counts
 	case 4:
-		s.Levels = 0
+		s.GroupCount = 0
 		scaled.Algorithm = SecondMoments{}
 		return scaled, b, false, false, false
 	}
 	all := replays()
 	a := all[slices.Sorted(maps.Keys(all))[r.IntN(len(all))]]
-	if a.MaxWeight = most; s.Levels > 0 {
+	if a.MaxWeight = most; s.GroupCount > 0 {
 		a.Method, a.Whitening, a.Batch, a.Steps, a.Blocks, a.Aggregator = catalogue.MethodAuto, "", 0, 0, 0, ""
 		a.By, a.MaxWeight, weights = "g", 0, false
 	}
@@ -99,9 +99,9 @@ func TestReplaysOfAllTogether(t *testing.T) {
 			return []float64{0, 1, -1, 5e-324, 1e300, math.Inf(1), math.NaN(), math.Inf(-1), 700, -700, mostWeight}[r.IntN(11)]
 		}
 		// The columns are made before any is given, so that all follow the same record.
-		weight, otherWeight := besidesAlike(x, y, func() float64 { return mostWeight * r.Float64() }, extreme)
-		offset, otherOffset := besidesAlike(x, y, r.NormFloat64, extreme)
-		exposure, otherExposure := besidesAlike(x, y, func() float64 { return math.Exp(r.NormFloat64()) }, extreme)
+		weight, otherWeight := auxiliaryAlike(x, y, func() float64 { return mostWeight * r.Float64() }, extreme)
+		offset, otherOffset := auxiliaryAlike(x, y, r.NormFloat64, extreme)
+		exposure, otherExposure := auxiliaryAlike(x, y, func() float64 { return math.Exp(r.NormFloat64()) }, extreme)
 		if weights {
 			x.Weight, y.Weight = weight, otherWeight
 		}
@@ -111,8 +111,8 @@ func TestReplaysOfAllTogether(t *testing.T) {
 		if counts && r.IntN(2) == 0 {
 			x.Exposure, y.Exposure = exposure, otherExposure
 		}
-		if s.Levels > 0 {
-			x, y = recordsInGroups(r, x, y, s.Levels)
+		if s.GroupCount > 0 {
+			x, y = recordsInGroups(r, x, y, s.GroupCount)
 		}
 		ran++
 		_, err := replay(t, func() *Plan {
@@ -155,8 +155,8 @@ func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 				x.Weight[i] = mostWeight * r.Float64()
 			}
 		}
-		if s.Levels > 0 {
-			x, _ = recordsInGroups(r, x, x, s.Levels)
+		if s.GroupCount > 0 {
+			x, _ = recordsInGroups(r, x, x, s.GroupCount)
 		}
 		ran++
 		run := func(earlier *mechtest.Tape) (Result, *mechtest.Tape) {

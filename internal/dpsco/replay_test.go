@@ -412,7 +412,7 @@ func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, hints mean.Hints, 
 		r.Range(func() func(mean.Block) {
 			return func(b mean.Block) {
 				for _, c := range b.C {
-					if c != 0 { // a row that says nothing has no derivative
+					if c != 0 { // an unusable row has no derivative
 						said++
 					}
 				}

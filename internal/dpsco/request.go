@@ -42,3 +42,10 @@ func setDefault(parameter *float64, value float64) {
 // below is the epsilon that a mechanism may spend if the ledger books the decimal that a person typed: the
 // float64 nearest to 0.1 is above 0.1.
 func below(epsilon float64) float64 { return math.Nextafter(epsilon, 0) }
+
+// mostNoise is a noise multiplier that leaves no information on any table. If more is needed, the account
+// cannot prove the requested epsilon.
+const mostNoise = 0x1p40
+
+// roundOff is the largest coefficient, as a fraction of the radius, that counts as the rounding error of 0.
+const roundOff = 1e-13

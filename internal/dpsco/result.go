@@ -23,7 +23,7 @@ import (
 // most sqrt(c' Bias c); Bias is nil if there is none. Cut reports that a radius may have cut the
 // coefficients. Hidden lists the coefficients of features that make up directions masked by noise; it is
 // nil if there are none, or if a direction is made of many features. With Hidden, the other coefficients
-// may have intervals, and WhyNull is about those that Withholds reports. Unseen lists the coefficients of features
+// may have intervals, and WhyNull is about those that Withholds reports. LeftOut lists the coefficients of features
 // that were left out because noise hides how large their values are, where WhyNull is about that. NoiseCovariance is the covariance
 // of the coefficients due to noise alone, as estimated from the releases; nil if it cannot be estimated.
 // HuberDelta is the delta of the Huber loss that the coefficients and intervals are about, in scaled units of
@@ -41,7 +41,7 @@ type Result struct {
 	Bias         *mat.SymDense
 	WhyNull      string
 	Hidden       []int
-	Unseen       []int
+	LeftOut      []int
 	Intercept    bool // whether the first coefficient is the constant; set where Hidden is
 	Cut          bool
 	HuberDelta   float64

@@ -28,6 +28,11 @@ func halfOctave(v float64) float64 {
 	return float64(exponent-lowestOctave) + 1.5 - float64(halfOctaves.Half)
 }
 
+// sizeBin returns the number of the magnitude bin for a size in units.
+func sizeBin(size float64) int {
+	return int(clampBetween(math.Floor(halfOctave(size)+float64(halfOctaves.Half)), 0, magnitudeBins-1))
+}
+
 // bins writes the bin numbers of magnitudes, in units, among halfOctaves, consistent with halfOctave; -1
 // for NaN.
 func bins(dst []int32, v []float64) {
@@ -217,3 +222,9 @@ func clampTo(v, limit float64) float64 {
 	}
 	return v
 }
+
+// residualWeight is the largest contribution of a residual to the joint moments, relative to that of a row.
+const residualWeight = 0.7
+
+// jointBound is the length bound of a row together with its residual in the joint moments.
+var jointBound = math.Sqrt(1 + residualWeight*residualWeight)

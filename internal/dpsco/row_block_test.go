@@ -102,7 +102,7 @@ func newSeenPass(f *jointFit, rows int) *seenPass {
 	n := f.shape.N
 	histogram := func() *mech.Histogram { return mech.NewHistogram(halfOctaves, n, 1) }
 	return &seenPass{jointFit: f, pilot: mech.NewMoments(f.pilotContract()), meat: mech.NewMoments(f.meatContract()), e: histogram(), length: histogram(),
-		size: histogram(), step: mech.NewSum(f.stepContract()), level: mech.NewSum(f.levelContract()), shortened: make([]float64, rows)}
+		size: histogram(), step: mech.NewSum(f.stepContract()), level: mech.NewSum(f.interceptContract()), shortened: make([]float64, rows)}
 }
 
 // add adds a record, row by row.
@@ -158,7 +158,7 @@ func (s *seenPass) add(x Data, u int) {
 	s.step.Add(split(given, size(given, weight(rows[0])*rows[0].e), s.stepCuts))
 	level := plainMean(rows, records, func(r plainRow) []float64 { return []float64{r.level()} })
 	if s.shape.Intercept {
-		s.level.Add(split(level, math.Abs(level[0]), s.levelCuts))
+		s.level.Add(split(level, math.Abs(level[0]), s.interceptCuts))
 	}
 	given = plainMean(rows, records, func(r plainRow) []float64 { return r.times(weight(r) * r.e / s.stepCuts.outer) })
 	within := min(1, 1/size(given, weight(rows[0])*rows[0].e/s.stepCuts.outer))
@@ -166,7 +166,7 @@ func (s *seenPass) add(x Data, u int) {
 		given[j] *= within
 	}
 	if s.shape.Intercept {
-		last := plainMean(rows, records, func(r plainRow) []float64 { return []float64{r.level() / s.levelCuts.outer} })[0]
+		last := plainMean(rows, records, func(r plainRow) []float64 { return []float64{r.level() / s.interceptCuts.outer} })[0]
 		given = append(given, max(-1, min(last, 1)))
 	}
 	meat := columns(len(given), 1)
@@ -200,7 +200,7 @@ func (s *seenPass) totals(t *testing.T) (all []float64) {
 func randomPass(r *rand.Rand, s Shape, weighted, first bool) *jointFit {
 	f := newJointFit(&jointReleases{JointMoments: JointMoments{Bound: 1.5 * math.Sqrt(float64(s.D)), Scale: 1, Intervals: true}, shape: s})
 	f.weighted = weighted
-	f.stepCuts, f.levelCuts = randomCuts(r), randomCuts(r)
+	f.stepCuts, f.interceptCuts = randomCuts(r), randomCuts(r)
 	if first {
 		return f
 	}
@@ -269,7 +269,7 @@ func TestBlocksGiveWhatSingleRowsGive(t *testing.T) {
 func (s *seenPass) addBlocks(x Data, weights []float64) {
 	f := *s.jointFit
 	f.shortened, f.weights = s.shortened, weights
-	pilot, step := f.seePilot(pilotPasses-1, x), f.seeStep(x)
+	pilot, step := f.sumPilot(pilotPasses-1, x), f.sumStep(x)
 	s.pilot, s.e, s.length, s.size = pilot.moments, pilot.residuals, pilot.lengths, pilot.products
-	s.step, s.level, s.meat = step.step, step.level, step.meat
+	s.step, s.level, s.meat = step.step, step.intercept, step.meat
 }

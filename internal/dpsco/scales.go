@@ -38,27 +38,30 @@ func shareForScales(noise float64) float64 {
 var sizeBins = mech.Bins{Width: 1, Half: 60}
 
 // Values of a column are seen where the counts of at most longestRun consecutive sizes together stand out by sureBy
-// deviations of their noise, longerTails times that under Laplace noise; each octave below 1 asks for tinyBy more. For at
+// deviations of their noise, laplaceTailOfRuns times that under Laplace noise; each octave below 1 asks for tinyBy more. For at
 // most fewSizes sizes from 1/2 or 1 on, where flags, shares and small numbers lie, likelyBy is enough: those are six runs
 // and not a thousand. If noise makes up a size while the values, which it hides, are larger, they decide the fit; that is worse
 // the smaller the made up size is. If they are smaller, the column does nothing, as where no size is seen.
 const (
-	longestRun  = 8
-	fewSizes    = 3
-	likelyBy    = 2.5
-	sureBy      = 4
-	tinyBy      = 0.1
-	longerTails = 1.7
+	longestRun = 8
+	fewSizes   = 3
+	likelyBy   = 2.5
+	sureBy     = 4
+	tinyBy     = 0.1
 )
 
+// laplaceTailOfRuns is as laplaceTailOfMagnitudes, at sureBy standard deviations instead of seenMode: the lower a threshold, the nearer
+// are both tails.
+const laplaceTailOfRuns = 1.7
+
 // needed is by how many deviations a run of sizes, the lowest of which is 2^exponent, has to stand out.
-func needed(exponent, length int, noise countNoise) float64 {
+func needed(exponent, length int, noise mechanism) float64 {
 	if (exponent == 0 || exponent == -1) && length <= fewSizes {
 		return likelyBy
 	}
 	by := sureBy + tinyBy*float64(max(0, -exponent))
 	if _, long := noise.(mech.Laplace); long {
-		by *= longerTails
+		by *= laplaceTailOfRuns
 	}
 	return by
 }
@@ -68,7 +71,7 @@ func needed(exponent, length int, noise countNoise) float64 {
 // decide the fit.
 const unseenScale = 0x1p20
 
-// unseenColumn is why there are no standard errors, nor a figure of the noise, where such features, Result.Unseen, do nothing.
+// unseenColumn is why there are no standard errors, nor a figure of the noise, where such features, Result.LeftOut, do nothing.
 const unseenColumn = "noise hides how large the values of a column without a scale are"
 
 // unseenTarget is why there are none where noise hides the values of the target, as where few rows have one that is not 0.
@@ -98,7 +101,7 @@ func unscaled(columns []numeric, unknown bool) scaleSearch {
 
 // find releases the histogram of the sizes of values, expresses x in the scales that it shows, and returns them.
 // hidden are the features that were made small because noise hides their values, and the target if noise hides its.
-func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Scaled, hidden []int) {
+func (s scaleSearch) find(x Data, noise mechanism, src *mech.Source) (found *Scaled, hidden []int) {
 	found = &Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
 	for k, counts := range countColumns(x, sizeBins, s.Columns, nil, noise, src) {
 		c := s.Columns[k]
@@ -111,8 +114,8 @@ func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Sc
 			hidden = append(hidden, c.column)
 		}
 	}
-	if x.Elsewhere != nil {
-		found.expressUnscaled(x.Elsewhere, s.Columns)
+	if x.Pushdown != nil {
+		found.expressUnscaled(x.Pushdown, s.Columns)
 	} else {
 		found.scale(x)
 	}
@@ -132,15 +135,15 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 			continue
 		}
 		k := len(r.Coefficients) - columns + j
-		r.Coefficients[k], r.Unseen = 0, append(r.Unseen, k)
+		r.Coefficients[k], r.LeftOut = 0, append(r.LeftOut, k)
 	}
 	if slices.Contains(hidden, target) {
-		r.WhyNull, r.Unseen = unseenTarget, nil
+		r.WhyNull, r.LeftOut = unseenTarget, nil
 	}
 }
 
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.
-func (a Scaled) expressUnscaled(x *Elsewhere, columns []numeric) {
+func (a Scaled) expressUnscaled(x *Pushdown, columns []numeric) {
 	for _, c := range columns {
 		if c.column == target {
 			x.y = sqlsum.Column(x.Target, 0, a.Y)
@@ -152,7 +155,7 @@ func (a Scaled) expressUnscaled(x *Elsewhere, columns []numeric) {
 
 // size returns the power of two that three quarters of the values are seen to be no larger than twice of: those of the
 // run that stands out most, and of other sizes that stand out by themselves.
-func (c positionCounts) size(noise countNoise) (size float64, seen bool) {
+func (c positionCounts) size(noise mechanism) (size float64, seen bool) {
 	inner, lowest := c.noisy[1:len(c.noisy)-1], 1-c.bins.Half // lowest is the exponent of the first
 	best, from, to := 1.0, 0, 0
 	for length := 1; length <= longestRun; length++ {

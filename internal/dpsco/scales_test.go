@@ -175,7 +175,7 @@ func seekingMedians(t *testing.T, a L1, s Shape, epsilon float64) *Plan {
 
 // withoutScales is an algorithm on columns of a shape none of which has a scale.
 func withoutScales(a Algorithm, s Shape) Scaled {
-	all := Scaled{Algorithm: a, X: repeat(1, s.Columns()), Y: 1, Unknown: true}
+	all := Scaled{Algorithm: a, X: repeat(1, s.Columns()), Y: 1, NoScales: true}
 	for j := range s.Columns() {
 		all.UnscaledX = append(all.UnscaledX, j)
 	}
@@ -241,7 +241,7 @@ func TestFitsFindScales(t *testing.T) {
 		}
 		unknown := withoutScales(a, x.Shape)
 		known := Scaled{Algorithm: a, X: sizes, Y: target, Counts: unknown.Counts}
-		nobody := Scaled{Algorithm: a, X: repeat(1, 4), Y: 1, Counts: unknown.Counts, Unknown: true}
+		nobody := Scaled{Algorithm: a, X: repeat(1, 4), Y: 1, Counts: unknown.Counts, NoScales: true}
 		means := func(s Scaled) (all []float64) {
 			for seed := range uint64(5) {
 				all = append(all, fit(s, seed))
@@ -266,7 +266,7 @@ func TestNoiseAloneShowsNoScale(t *testing.T) {
 		x.X[0][i] = 1e5
 	}
 	s := unscaled(withNumbers(columnsOf), true)
-	for name, noise := range map[string]countNoise{"Gaussian": mech.Gaussian{NoiseMultiplier: 20}, "Laplace": mech.Laplace{Epsilon: .5}} {
+	for name, noise := range map[string]mechanism{"Gaussian": mech.Gaussian{NoiseMultiplier: 20}, "Laplace": mech.Laplace{Epsilon: .5}} {
 		tiny, ones, large := 0, 0, 0
 		src := mechtest.Source(t, 5)
 		for range times {
@@ -320,7 +320,7 @@ func TestSizesOfColumns(t *testing.T) {
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}
-		for _, noise := range []countNoise{mech.Gaussian{NoiseMultiplier: 20}, mech.Laplace{Epsilon: .1}} {
+		for _, noise := range []mechanism{mech.Gaussian{NoiseMultiplier: 20}, mech.Laplace{Epsilon: .1}} {
 			found, hidden := unscaled(withNumbers(1), true).find(cloned(x), noise, mechtest.Source(t, 3))
 			if got := found.X[0]; (hidden != nil) != (got == unseenScale) || got != c.size && !(name == "years, half of 2048" && got == 2048) {
 				t.Errorf("%s: %v, not %v", name, got, c.size)
@@ -369,7 +369,7 @@ func TestWhichScalesAreFound(t *testing.T) {
 		case L1:
 			got = newStaged(a.withDefaults(shape, 1), shape, 1).scales
 		case Regression:
-			p, err := a.pose(shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+			p, err := a.resolve(shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -412,7 +412,7 @@ func TestDescentsHaveScalesThatAreFound(t *testing.T) {
 	for rows, share := range map[int]float64{100_000: leastForScales, 20_000: .0895, 5_000: .159, 3_000: mostForScales, 700: 0} {
 		x := drawLaw("gauss", rows, 9, 1)
 		budget := privacy.Budget{Epsilon: .3, Delta: 1e-6}
-		p, err := withoutScales(Regression{Loss: loss.Squared{}}, x.Shape).Inner().(Regression).pose(x.Shape, budget, privacy.Concentrated{})
+		p, err := withoutScales(Regression{Loss: loss.Squared{}}, x.Shape).Inner().(Regression).resolve(x.Shape, budget, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -461,9 +461,9 @@ func TestMediansByGroupsFindScales(t *testing.T) {
 	scaleBy(x.Y, 4e4)
 	scaleBy(x.X[0], 3e6)
 	scaleBy(x.X[1], 2e-4)
-	x.Levels, x.Level = 2, make([]float64, x.N)
-	for i := range x.Level {
-		x.Level[i] = float64(i % 2)
+	x.GroupCount, x.Group = 2, make([]float64, x.N)
+	for i := range x.Group {
+		x.Group[i] = float64(i % 2)
 	}
 	p, err := withoutScales(L1{}, x.Shape).Plan(x.Shape, privacy.Budget{Epsilon: 3}, privacy.PureSum{})
 	if err != nil {
@@ -527,14 +527,14 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}, L1{Weight: "w", MaxWeight: 1}, L1{By: "level"}} {
 		x := x
 		if l1, _ := a.(L1); l1.By != "" {
-			x.Levels, x.Level = 1, repeat(0, x.N)
+			x.GroupCount, x.Group = 1, repeat(0, x.N)
 		}
 		if l1, _ := a.(L1); l1.MaxWeight > 0 {
 			x.Weight = repeat(1, x.N)
 		}
 		bare := withoutScales(a, x.Shape)
 		some := bare
-		some.UnscaledX, some.Unknown = []int{0}, false
+		some.UnscaledX, some.NoScales = []int{0}, false
 		delta := map[bool]float64{true: 1e-6}
 		_, gradient := a.(Regression)
 		for name, s := range map[string]Scaled{"none": bare, "some": some} {
@@ -549,7 +549,7 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 			if r.Groups != nil {
 				r = r.Groups[0].Result
 			}
-			if hidden := r.WhyNull == unseenColumn && slices.Equal(r.Unseen, []int{1}) && r.Low == nil && r.NoiseCovariance == nil && r.Coefficients[1] == 0 && r.Coefficients[0] != 0 && r.Coefficients[2] != 0; hidden != (name == "none") {
+			if hidden := r.WhyNull == unseenColumn && slices.Equal(r.LeftOut, []int{1}) && r.Low == nil && r.NoiseCovariance == nil && r.Coefficients[1] == 0 && r.Coefficients[0] != 0 && r.Coefficients[2] != 0; hidden != (name == "none") {
 				t.Errorf("%T, %s scales: %v, %q, noise %v", a, name, r.Coefficients, r.WhyNull, r.NoiseCovariance)
 			}
 		}

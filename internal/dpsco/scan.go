@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -29,6 +30,29 @@ func (x Data) scan(p *mat.Dense, w []float64, visitor func() func(first int, r *
 		}
 	})
 }
+
+// mechanism is one that releases a mech.Bounded.
+type mechanism interface {
+	Check() error
+	Event() privacy.Event
+	Release(dst []float64, b mech.Bounded, src *mech.Source)
+}
+
+// countStdDev is the standard deviation of the noise on a count of a histogram of columns or, where a rule for normal
+// noise reads it, laplaceTail times that under Laplace noise; 1: as it is.
+func countStdDev(noise mechanism, columns int, laplaceTail float64) float64 {
+	switch noise := noise.(type) {
+	case mech.Laplace:
+		return laplaceTail * (math.Sqrt2 * 2) * float64(columns) / noise.Epsilon
+	case mech.Gaussian:
+		return noise.NoiseMultiplier * math.Sqrt(2*float64(columns))
+	}
+	panic("dpsco: a histogram with another noise")
+}
+
+// laplaceTailOfMagnitudes is the ratio of the numbers of standard deviations that Laplace noise and normal noise exceed with the
+// same probability, where that of normal noise is seenMode: magnitudes are read by rules for normal noise.
+const laplaceTailOfMagnitudes = 1.9
 
 // merging collects the parts that visitors fill.
 type merging[T interface {
@@ -93,9 +117,6 @@ func releaseMagnitudes(h *mech.Histogram, noise mech.Gaussian, unit, limit float
 	noisy := releaseCounts([]*mech.Histogram{h}, noise, src)
 	return readMagnitudes(noisy[0], noise.NoiseMultiplier*math.Sqrt2, unit, limit, float64(n))
 }
-
-// longest is the largest length of a row of d whitened coordinates that histograms are read up to.
-func longest(d int) float64 { return 64 * (1 + math.Sqrt(float64(d))) }
 
 // checkReleases reports whether releases with the given noises, of second moments under the given contracts
 // and of histograms of n magnitudes, can be made.

@@ -31,7 +31,7 @@ type Score struct {
 	Exposure           float64   // a typical exposure of counts, from public knowledge; 1 where that is zero
 	CentreOffset       float64   // a typical offset of counts, from public knowledge
 	Scale              float64   // a typical distance of the target from Centre, public; 1 where that is zero
-	Unscaled           bool      // no scale is known of a target that is no label and no count: it is looked for
+	TargetUnscaled     bool      // no scale is known of a target that is no label and no count: it is looked for
 	Centre             float64   // of the target, from public knowledge
 	MaxRows            int       // as Data.MaxRows
 	MaxWeight          float64   // clipping threshold of weights of rows; 0: no weights
@@ -64,19 +64,12 @@ const (
 
 var scoreOrder = []string{scales, sizes, targets, centre, deviations, moments}
 
-// release is a mechanism that releases a mech.Bounded.
-type release interface {
-	Check() error
-	Event() privacy.Event
-	Release(dst []float64, b mech.Bounded, src *mech.Source)
-}
-
 // scoring is a Score with the noise of its releases.
 type scoring struct {
 	Score
 	shape  Shape
 	pure   bool
-	noises map[string]release
+	noises map[string]mechanism
 }
 
 // Plan chooses the noise of every release from public facts.
@@ -85,7 +78,7 @@ type scoring struct {
 func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	setDefault(&a.Scale, 1)
 	setDefault(&a.Exposure, 1)
-	a.Unscaled = a.Unscaled && !a.Labels && !a.Counts
+	a.TargetUnscaled = a.TargetUnscaled && !a.Labels && !a.Counts
 	if a.Labels && a.Negative == a.Positive {
 		a.Negative, a.Positive = 0, 1
 	}
@@ -104,7 +97,7 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 		return nil, err
 	}
 	p := &Plan{
-		allRows: true, maxWeight: g.MaxWeight, Streams: s.Levels == 0,
+		allRows: true, maxWeight: g.MaxWeight, Streams: s.GroupCount == 0,
 		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), Passes: len(g.noises), shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			x.weigh(g.MaxWeight)
@@ -119,8 +112,8 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) error {
 	unusable := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 	switch {
-	case len(a.Coefficients) != s.D*max(1, s.Levels) || slices.ContainsFunc(a.Coefficients, unusable):
-		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.Levels))
+	case len(a.Coefficients) != s.D*max(1, s.GroupCount) || slices.ContainsFunc(a.Coefficients, unusable):
+		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.GroupCount))
 	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre) || !(a.Exposure > 0) || unusable(a.Exposure) || unusable(a.CentreOffset):
 		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v and offset %v", ErrParameter, a.Scale, a.Centre, a.Exposure, a.CentreOffset)
 	case a.MaxWeight < 0 || unusable(a.MaxWeight):
@@ -151,11 +144,11 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 	case a.Counts:
 		shares = countScoreShares
 	}
-	if a.Unscaled {
+	if a.TargetUnscaled {
 		shares = withScales(shares, scaleShare)
 	}
 	at := func(z float64) *scoring {
-		g := &scoring{Score: a, shape: s, noises: map[string]release{}}
+		g := &scoring{Score: a, shape: s, noises: map[string]mechanism{}}
 		for name, share := range shares {
 			g.noises[name] = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)}
 		}
@@ -180,7 +173,7 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 
 // pureNoise uses Laplace noise. The event is that of all releases together.
 func (a Score) pureNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
-	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]release{}}
+	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]mechanism{}}
 	shares := pureScoreShares
 	if !a.Labels && !a.Counts {
 		shares = withScales(shares, pureScaleShare)
@@ -273,7 +266,7 @@ func (g *scoring) parameters() map[string]any {
 	if g.Labels {
 		p["positive_label"], p["negative_label"] = g.Positive, g.Negative
 	} else {
-		if !g.Unscaled {
+		if !g.TargetUnscaled {
 			p["target_scale"] = g.Scale
 		}
 		if g.Centre != 0 {

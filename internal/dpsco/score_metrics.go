@@ -36,8 +36,8 @@ type measured struct {
 // scoreHides is the assumption of intervals of scores about the rows that histograms hide, and tailHides
 // that for the index by which a tail counts as too heavy.
 var (
-	scoreHides = cautious{deviations: 1.5, steepest: 5}
-	tailHides  = cautious{deviations: 0.75, steepest: 5}
+	scoreHides = tailAssumption{deviations: 1.5, steepest: 5}
+	tailHides  = tailAssumption{deviations: 0.75, steepest: 5}
 )
 
 // scoreBiasShare is the fraction that intervals allow for of the bound on the bias by clipping.
@@ -52,15 +52,6 @@ var (
 	squareIndex = leastIndex{coarse: 3.3, fine: 2}
 	ratioIndex  = leastIndex{coarse: 2.9, fine: 1.75}
 )
-
-// leastIndex is the least tail index where noise may hide more than the share coarse of the rows in a bin, and where it
-// may not.
-type leastIndex struct{ coarse, fine float64 }
-
-const coarse = 0.012
-
-// flattest is the least exponent of the tail that the bias of a mean is bounded by.
-const flattest = 1.2
 
 // chooseCuts chooses clipping thresholds, which balance noise with the bias by clipping.
 func (m *measured) chooseCuts() {
@@ -79,22 +70,6 @@ func (m *measured) cheapest(of *magnitudes, power float64) float64 {
 	return of.cheapestCut(func(cut float64) float64 {
 		return square(deviation*math.Pow(cut, power)) + square(of.powerTail(cut, power, scoreHides))
 	})
-}
-
-// powerTail is the mean of (v^p - cut^p)+ over the visible bins and a Pareto tail of hidden rows, whose
-// p-th moment is assumed to exist. The tail of means is no steeper than the last octaves that are seen.
-func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
-	rows, exponent := m.hidden(c)
-	least := p + 0.5
-	if p == 1 && !m.bounded {
-		exponent, least = min(exponent, m.index(c)), flattest
-	}
-	a, share, edge := max(exponent, least), rows/m.rows, m.hiddenFrom()
-	seen := m.mean(func(v float64) float64 { return max(0, math.Pow(v, p)-math.Pow(cut, p)) })
-	if cut >= edge {
-		return seen + share*math.Pow(cut/edge, -a)*math.Pow(cut, p)*p/(a-p)
-	}
-	return seen + share*(math.Pow(edge, p)*a/(a-p)-math.Pow(cut, p))
 }
 
 // meanDeviation is the standard deviation of the noise on the mean of a column.
@@ -210,15 +185,6 @@ func (m *scoreMeans) covariance(x, y []float64) float64 {
 	return mat.Inner(u, m.sampling, v)/m.n + mat.Inner(u, m.noise, v)
 }
 
-// minus returns x - q y.
-func minus(x []float64, q float64, y []float64) []float64 {
-	z := make([]float64, len(x))
-	for j := range z {
-		z[j] = x[j] - q*y[j]
-	}
-	return z
-}
-
 // surely is the least value of a denominator, in its standard deviations, for which a quotient is given.
 const surely = 4
 
@@ -258,8 +224,8 @@ const (
 	whyHeavyY     = "a few rows with extreme targets may carry it: more eps shows whether they do"
 )
 
-// hidden returns why nothing is known of residuals, and otherwise nothing.
-func (m *measured) hidden() string {
+// whyNoValue returns why nothing is known of residuals, and otherwise nothing.
+func (m *measured) whyNoValue() string {
 	switch {
 	case m.unknown:
 		return whyNoScale
@@ -295,14 +261,14 @@ type quotient struct {
 	off          func(q float64) float64 // as in ratio
 	to           func(q float64) float64 // from the ratio to the metric; nondecreasing
 	why          string                  // why there is no interval; empty: there is one
-	hidden       string                  // why there is no value if noise masks the denominator
+	whyNoValue   string                  // why there is no value if noise masks the denominator
 	negative     string                  // why there is none if the ratio is negative and has no interval; empty: it may be
 }
 
 // metric computes the metric of a quotient.
 func (m *measured) metric(c quotient) Metric {
 	q, low, high, known, bounded := m.means.ratio(c.above, c.below, c.off)
-	result := Metric{Name: c.name, WhyNull: c.hidden}
+	result := Metric{Name: c.name, WhyNull: c.whyNoValue}
 	if !known {
 		return result
 	}
@@ -313,7 +279,7 @@ func (m *measured) metric(c quotient) Metric {
 	case bounded:
 		result.Low, result.High, result.WhyNull = finite(c.to(low)), finite(c.to(high)), ""
 		if result.Value == nil || result.Low == nil || result.High == nil {
-			return Metric{Name: c.name, WhyNull: c.hidden}
+			return Metric{Name: c.name, WhyNull: c.whyNoValue}
 		}
 	}
 	if q < 0 && c.negative != "" && result.Low == nil {
@@ -342,7 +308,7 @@ func (m *measured) number(j int, unit float64) []float64 {
 
 // meanSize is the mean absolute error, the log-loss, or the mean deviance.
 func (m *measured) meanSize(name string) Metric {
-	if why := m.hidden(); why != "" {
+	if why := m.whyNoValue(); why != "" {
 		return Metric{Name: name, WhyNull: why}
 	}
 	least := sizeIndex
@@ -350,7 +316,7 @@ func (m *measured) meanSize(name string) Metric {
 		least = leastIndex{}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(0, m.cut), below: m.one(), why: least.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows, negative: whyNoSize, to: atLeastZero,
+		name: name, above: m.number(0, m.cut), below: m.one(), why: least.heavy(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
 		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
 	})
 }
@@ -358,7 +324,7 @@ func (m *measured) meanSize(name string) Metric {
 // share is the mean of a column with values in [0, 1].
 func (m *measured) share(name string, j int) Metric {
 	return m.metric(quotient{
-		name: name, above: m.number(j, 1), below: m.one(), hidden: whyNoRows,
+		name: name, above: m.number(j, 1), below: m.one(), whyNoValue: whyNoRows,
 		off: func(float64) float64 { return 0 }, to: func(q float64) float64 { return clampBetween(q, 0, 1) },
 	})
 }
@@ -366,11 +332,11 @@ func (m *measured) share(name string, j int) Metric {
 // rootMeanSquare is the root mean squared error.
 func (m *measured) rootMeanSquare() Metric {
 	const name = "root_mean_squared_error"
-	if why := m.hidden(); why != "" {
+	if why := m.whyNoValue(); why != "" {
 		return Metric{Name: name, WhyNull: why}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows, negative: whyNoSize,
+		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.heavy(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize,
 		off: func(float64) float64 { return m.squaresOff() }, to: func(q float64) float64 { return math.Sqrt(atLeastZero(q)) },
 	})
 }
@@ -385,7 +351,7 @@ func (m *measured) squaresOff() float64 { return m.sizes.powerTail(m.squareCut, 
 // in opposite directions.
 func (m *measured) rSquared() Metric {
 	const name = "r2"
-	switch why := m.hidden(); {
+	switch why := m.whyNoValue(); {
 	case why != "":
 		return Metric{Name: name, WhyNull: why}
 	case !m.deviations.seen:
@@ -397,7 +363,7 @@ func (m *measured) rSquared() Metric {
 	}
 	squares := m.number(1, square(m.squareCut))
 	return m.metric(quotient{
-		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, hidden: whyNoSpread,
+		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread,
 		off: func(q float64) float64 {
 			return max(m.squaresOff(), -q*m.deviations.powerTail(m.deviationCut, 2, scoreHides))
 		},
@@ -413,20 +379,4 @@ func (m *measured) spread() []float64 {
 	}
 	c2 := square(m.deviationCut)
 	return m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)
-}
-
-// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
-func heavy(of *magnitudes, least float64, why string) string {
-	if of.top == magnitudeBins-1 || of.index(tailHides) < least { // the last bin has no upper edge
-		return why
-	}
-	return ""
-}
-
-// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
-func (least leastIndex) heavy(of *magnitudes, why string) string {
-	if seenAlone*of.sd <= coarse*of.rows {
-		return heavy(of, least.fine, why)
-	}
-	return heavy(of, least.coarse, why)
 }

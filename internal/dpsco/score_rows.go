@@ -28,13 +28,13 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 // predict writes the predictions of rows, with the coefficients of each row's group if there are groups;
 // NaN for a row of no group.
 func (g *scoring) predict(dst []float64, b Data) {
-	if b.Levels == 0 {
+	if b.GroupCount == 0 {
 		predict(dst, b, g.Coefficients)
 		return
 	}
 	for i := range dst {
 		group := b.groupOf(i)
-		if group == b.Levels {
+		if group == b.GroupCount {
 			dst[i] = math.NaN()
 			continue
 		}
@@ -139,11 +139,11 @@ var scaledOfScore = []numeric{{column: target}, {column: 0}}
 // findScales releases the octaves of residuals and of targets, and reads from them how large most of both are. Where
 // noise hides those of residuals, they count as large as targets. It reports whether targets are seen to be often about as
 // large as their scale.
-func (m *measured) findScales(rows scoredRows, noise countNoise, src *mech.Source) (typical bool) {
+func (m *measured) findScales(rows scoredRows, noise mechanism, src *mech.Source) (typical bool) {
 	counts := countColumns(rows.Data, sizeBins, scaledOfScore, nil, noise, src)
 	targets, residuals := counts[0], counts[1]
 	size, seen := targets.size(noise)
-	if m.unknown = m.Unscaled && !seen; m.Unscaled && seen {
+	if m.unknown = m.TargetUnscaled && !seen; m.TargetUnscaled && seen {
 		m.scale, m.unit = size, size
 	}
 	typical = seen && targets.between(typicalPart*m.scale, 4*m.scale) >= typicalShare*float64(rows.N)
@@ -192,23 +192,7 @@ func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mec
 	})
 	noisy := make([]float64, 2*halfOctaves.Half)
 	g.noises[name].Release(noisy, counts.merged().Bounded(), src)
-	return readMagnitudes(noisy, countDeviation(g.noises[name]), unit, math.Inf(1), float64(rows.N)).run()
-}
-
-// heavierTails is the approximate ratio, in standard deviations, of Laplace to normal quantiles of the same
-// tail probability: magnitudes are read by rules for normal noise.
-const heavierTails = 1.9
-
-// countDeviation is the standard deviation of the noise on a count; for Laplace noise, that of normal noise
-// with equally distant tails.
-func countDeviation(noise release) float64 {
-	switch noise := noise.(type) {
-	case mech.Laplace:
-		return heavierTails * 2 * math.Sqrt2 / noise.Epsilon
-	case mech.Gaussian:
-		return noise.NoiseMultiplier * math.Sqrt2
-	}
-	panic("dpsco: a noise of unknown size")
+	return readMagnitudes(noisy, countStdDev(g.noises[name], 1, laplaceTailOfMagnitudes), unit, math.Inf(1), float64(rows.N)).run()
 }
 
 // mean releases the mean of clipped targets.
@@ -223,7 +207,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 					v[i], ones[i] = 0, 0
 				}
 			}
-			averageSaid([][]float64{v}, ones, b.starts(starts))
+			averageUsable([][]float64{v}, ones, b.starts(starts))
 			s.AddRows(mech.Rows{X: [][]float64{v[:b.N]}, Intercept: true}, ones[:b.N])
 		}
 	})
@@ -301,7 +285,7 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 		part, block, starts := total.fork(), columns(k+1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			m.numbers(block[1:], block[0], b)
-			averageSaid(block[1:], block[0], b.starts(starts))
+			averageUsable(block[1:], block[0], b.starts(starts))
 			for _, column := range block[1:] {
 				for i, v := range column[:b.N] {
 					column[i] = v*weight + math.Copysign(min(half, math.Abs(v)), v)
@@ -322,35 +306,22 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	k := m.columns()
 	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}
 	rows.each(func() func(int, Data) {
-		part, block, starts := total.fork(), columns(1+2*k, blockRows), make([]int, 0, blockRows)
+		part, block, units, starts := total.fork(), columns(1+2*k, blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			ones := block[0]
 			m.numbers(block[1:1+k], ones, b)
-			averageSaid(block[1:1+k], ones, b.starts(starts))
+			averageUsable(block[1:1+k], ones, b.starts(starts))
 			for j, column := range block[1 : 1+k] {
 				squares := block[1+k+j]
 				for i, u := range column[:b.N] {
 					column[i], squares[i] = (2*u-1)*ones[i], (2*u*u-1)*ones[i]
 				}
 			}
-			unit := make([]float64, b.N)
-			for i := range unit {
-				unit[i] = 1
-			}
-			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, unit)
+			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, units[:b.N])
 		}
 	})
 	noise := m.noises[moments].(mech.Laplace)
 	released := make([]float64, 1+2*k)
 	noise.Release(released, total.merged().Bounded(), src)
 	return laplaceMeans(released, k, noise, m.sumContract())
-}
-
-// firstRows returns the first n values of every column.
-func firstRows(block [][]float64, n int) [][]float64 {
-	x := make([][]float64, len(block))
-	for j := range x {
-		x[j] = block[j][:n]
-	}
-	return x
 }

@@ -23,7 +23,7 @@ func scores() map[string]Score {
 	return map[string]Score{
 		"regression": {Coefficients: []float64{0.3, 0.9}, Scale: 2},
 		"centred":    {Coefficients: []float64{0.3, 0.9}, Scale: 2, Centre: 2.5},
-		"unscaled":   {Coefficients: []float64{0.3, 0.9}, Unscaled: true},
+		"unscaled":   {Coefficients: []float64{0.3, 0.9}, TargetUnscaled: true},
 		"labels":     {Coefficients: []float64{-0.2, 1.4}, Labels: true},
 		"counts":     {Coefficients: []float64{-0.3, 0.5}, Counts: true},
 	}
@@ -369,7 +369,7 @@ func TestAScoreFindsTheCentreOfTheTarget(t *testing.T) {
 // large errors of one that predicts most rows to nearly nothing.
 func TestAScoreFindsScales(t *testing.T) {
 	for _, c := range []struct{ times, constant, error float64 }{{4e4, 0, 1}, {1e-6, 0, 1}, {1e9, 3, 1}, {1, 2017, 1}, {1e6, 0, 1e-3}} {
-		a, x := Score{Coefficients: []float64{c.times * (3 + c.constant), c.times}, Unscaled: true}, scoreTable(3, 20_000, false)
+		a, x := Score{Coefficients: []float64{c.times * (3 + c.constant), c.times}, TargetUnscaled: true}, scoreTable(3, 20_000, false)
 		for i, v := range x.X[0] {
 			x.Y[i] = c.times * (3 + c.constant + v + c.error*(x.Y[i]-3-v))
 		}
@@ -392,12 +392,12 @@ func TestAScoreOfTinyResidualsSeesTheLargeOnes(t *testing.T) {
 			x.Y[i] = 5000 * (1 + .3*x.X[0][i])
 		}
 	}
-	for _, a := range []Score{{Coefficients: []float64{1e-3, 1e-3}, Unscaled: true}, {Coefficients: []float64{1e-3, 1e-3}, Scale: 5000}} {
+	for _, a := range []Score{{Coefficients: []float64{1e-3, 1e-3}, TargetUnscaled: true}, {Coefficients: []float64{1e-3, 1e-3}, Scale: 5000}} {
 		exact := exactMetrics(a, x)
 		for _, b := range []privacy.Budget{{Epsilon: 2, Delta: 1e-6}, {Epsilon: 2}} {
 			for _, m := range metricsOf(t, a, x, b, 3) {
 				if m.Name == "mean_absolute_error" && (m.Value == nil || math.Abs(*m.Value/exact[m.Name]-1) > .1 || m.Low == nil) {
-					t.Errorf("unscaled %t, delta %v: %v in [%v, %v], in the table %v; %s", a.Unscaled, b.Delta, told(m.Value), told(m.Low), told(m.High), exact[m.Name], m.WhyNull)
+					t.Errorf("unscaled %t, delta %v: %v in [%v, %v], in the table %v; %s", a.TargetUnscaled, b.Delta, told(m.Value), told(m.Low), told(m.High), exact[m.Name], m.WhyNull)
 				}
 			}
 		}
@@ -480,8 +480,8 @@ func TestScoresOfWhatIsRareCover(t *testing.T) {
 		"counts":     {Score{Coefficients: []float64{-5, 0.4}, Counts: true}, func(x float64) float64 { return math.Exp(0.4*x - 5) }, 0, 0},
 		"regression": {Score{Coefficients: []float64{0.003, 0}}, func(float64) float64 { return 0.003 }, 20, 0},
 		"claims":     {Score{Coefficients: []float64{0, 0}, Scale: 5000}, func(float64) float64 { return 0.01 }, 40, 8},
-		"hidden":     {Score{Coefficients: []float64{0, 0}, Unscaled: true}, func(float64) float64 { return 0.01 }, 0, 8},
-		"unscaled":   {Score{Coefficients: []float64{0, 0}, Unscaled: true}, func(float64) float64 { return 0.1 }, 30, 8},
+		"hidden":     {Score{Coefficients: []float64{0, 0}, TargetUnscaled: true}, func(float64) float64 { return 0.01 }, 0, 8},
+		"unscaled":   {Score{Coefficients: []float64{0, 0}, TargetUnscaled: true}, func(float64) float64 { return 0.1 }, 30, 8},
 	} {
 		draw := func(seed uint64, n int) Data {
 			x := scoreTable(seed, n, false)
@@ -555,7 +555,7 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 // it is lost: truncation would take half a step from every row.
 func TestStepsOfScoresAreRounded(t *testing.T) {
 	const n = 200_000
-	g := &scoring{Score: Score{Scale: 1}, shape: Shape{N: n, D: 1}, noises: map[string]release{moments: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
+	g := &scoring{Score: Score{Scale: 1}, shape: Shape{N: n, D: 1}, noises: map[string]mechanism{moments: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
 	m := &measured{scoring: g, cut: 1, squareCut: 1, deviationCut: 1}
 	step := g.momentContract().Step() / g.weight()
 	rows := scoredRows{Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}}

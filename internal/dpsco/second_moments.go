@@ -98,7 +98,7 @@ func checkMoments(s Shape, b privacy.Budget) error {
 	switch {
 	case !(b.Delta > 0 && b.Delta < 1):
 		return fmt.Errorf("%w: delta is %v; second moments need one above 0 and below 1", ErrParameter, b.Delta)
-	case !s.Intercept || s.Levels > 0:
+	case !s.Intercept || s.GroupCount > 0:
 		return fmt.Errorf("%w: second moments are of rows with a constant, and not by groups", ErrParameter)
 	case s.D+1 > mostMomentTerms:
 		return fmt.Errorf("%w: %d terms, a level of a category counting as one; second moments are for at most %d. Name fewer columns", ErrInfeasible, s.D+1, mostMomentTerms)

@@ -80,7 +80,7 @@ func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
 		"delta 1":            {s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
 		"eps 0":              {s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
 		"no constant":        {Shape{N: 100, D: 2}, b, privacy.Concentrated{}, ErrParameter},
-		"groups":             {Shape{N: 100, D: 2, Intercept: true, Levels: 2}, b, privacy.Concentrated{}, ErrParameter},
+		"groups":             {Shape{N: 100, D: 2, Intercept: true, GroupCount: 2}, b, privacy.Concentrated{}, ErrParameter},
 		"too many terms":     {Shape{N: 100, D: mostMomentTerms, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
 		"no rows":            {Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
 		"delta on pure data": {s, b, privacy.PureSum{}, ErrInfeasible},

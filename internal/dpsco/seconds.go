@@ -67,9 +67,9 @@ func (a L1) seconds(s Shape, epsilon float64) float64 {
 // seconds are those of second moments and whitening, twice, of the steps of two fits, most of which go over
 // products of all pairs of columns, and of the noise and curvature of each group.
 func (f staged) seconds() float64 {
-	n, d, groups := float64(f.shape.N), float64(f.shape.D), float64(f.shape.Levels)
+	n, d, groups := float64(f.shape.N), float64(f.shape.D), float64(f.shape.GroupCount)
 	steps := 1 + min(groups, 1) // groups are fitted twice
-	if f.shares.nearer.fit > 0 {
+	if f.shares.refinement.fit > 0 {
 		steps += .5 // a third fit of all rows
 	}
 	return 1e-3 + 2*secondsOfCount*n*float64(len(f.columns)) + steps*n*(3e-7+1e-7*d+5e-9*d*d) + 3e-5*d*d + 4e-7*d*d*d + steps*groups*(5e-4+5e-6*d*d)
@@ -78,7 +78,7 @@ func (f staged) seconds() float64 {
 // seconds are those of the passes, each over products of all pairs of columns, of the noise, and
 // of the proximal points of a penalty. A processor without lanes takes twice as long for the passes.
 func (a JointMoments) seconds(s Shape) float64 {
-	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.Levels))
+	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.GroupCount))
 	seconds := 1e-9*float64(pilotPasses+1)*float64(s.N)*(21+1.3*d+0.13*d*d) + fits*(4e-6*products+3e-8*d*d*d) + 3e-4
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
 		seconds += fits * (4e-5*products + 1e-2)
@@ -89,7 +89,7 @@ func (a JointMoments) seconds(s Shape) float64 {
 // seconds are those of the passes and of the computations between them, as for JointMoments. A start of
 // labels has a fixed cost, independent of the number of rows.
 func (a Newton) seconds(s Shape) float64 {
-	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.Levels))
+	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.GroupCount))
 	seconds := 1e-9*float64(1+newtonSteps)*float64(s.N)*(44+1.6*d+0.17*d*d) + fits*(5e-6*products+5e-8*d*d*d) + 3e-3
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
 		seconds += fits * (4e-5*products + 1e-2)

@@ -194,8 +194,8 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 			if len(a.Columns) > 0 {
 				moved = placement(x, a.Columns, position, detail, src)
 			}
-			if moved != nil && x.Elsewhere != nil {
-				moved.expressAgain(x.Elsewhere)
+			if moved != nil && x.Pushdown != nil {
+				moved.expressAgain(x.Pushdown)
 			} else if moved != nil {
 				moved.scale(x)
 			}
@@ -225,25 +225,9 @@ func inUnit(f fit, y float64) fit {
 // secondsOfCount is the time in which a number is counted in a histogram.
 const secondsOfCount = 4e-9
 
-// countNoise is a mechanism that releases the counts of a histogram.
-type countNoise interface {
-	Release(dst []float64, b mech.Bounded, src *mech.Source)
-}
-
-// deviationOfCount is the standard deviation of the noise on a count of a histogram of columns.
-func deviationOfCount(noise countNoise, columns int) float64 {
-	switch noise := noise.(type) {
-	case mech.Laplace:
-		return math.Sqrt2 * 2 * float64(columns) / noise.Epsilon
-	case mech.Gaussian:
-		return noise.NoiseMultiplier * math.Sqrt(2*float64(columns))
-	}
-	panic("dpsco: a histogram with another noise")
-}
-
 // placement releases both histograms of columns and returns the centers and scales that they show, in scaled
 // units; nil if no column is to be moved. Where the first moves no column there is no second.
-func placement(x Data, columns []numeric, position, detail countNoise, src *mech.Source) *Scaled {
+func placement(x Data, columns []numeric, position, detail mechanism, src *mech.Source) *Scaled {
 	moved := Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
 	var near []numeric
 	some := false
@@ -288,7 +272,7 @@ func (a *Scaled) of(c numeric) (centre, scale *float64) {
 }
 
 // expressAgain changes the expressions of the columns as scale changes stored ones.
-func (a Scaled) expressAgain(x *Elsewhere) {
+func (a Scaled) expressAgain(x *Pushdown) {
 	again := func(v sqlsum.Expr, centre, scale float64) sqlsum.Expr {
 		if centre == 0 && scale == 1 {
 			return v
@@ -310,10 +294,10 @@ type positionCounts struct {
 
 // countColumns releases the histogram of columns less their centers, or, where these are nil, of the binary
 // logarithms of the sizes of their values. A record of several rows counts with its first.
-func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise countNoise, src *mech.Source) (counts []positionCounts) {
+func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise mechanism, src *mech.Source) (counts []positionCounts) {
 	seen := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, len(of))}
-	if x.Elsewhere != nil {
-		seen.total = x.Elsewhere.askPositions(x.N, bins, of, centres)
+	if x.Pushdown != nil {
+		seen.total = x.Pushdown.queryPositions(x.N, bins, of, centres)
 	} else {
 		x.each(func() func(int, Data) {
 			h, rows, ones, starts := seen.fork(), columns(len(of), blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
@@ -348,13 +332,13 @@ func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise c
 	all := make([]float64, 2*bins.Half*len(of))
 	noise.Release(all, seen.merged().Bounded(), src)
 	for noisy := range slices.Chunk(all, 2*bins.Half) {
-		counts = append(counts, positionCounts{bins, noisy, deviationOfCount(noise, len(of)), float64(x.N)})
+		counts = append(counts, positionCounts{bins, noisy, countStdDev(noise, len(of), 1), float64(x.N)})
 	}
 	return counts
 }
 
-// askPositions counts in the database, by one pass for each column, what countColumns counts.
-func (x *Elsewhere) askPositions(n int, bins mech.Bins, columns []numeric, centres *Scaled) *mech.Histogram {
+// queryPositions counts in the database, by one pass for each column, what countColumns counts.
+func (x *Pushdown) queryPositions(n int, bins mech.Bins, columns []numeric, centres *Scaled) *mech.Histogram {
 	edges := make([]float64, 2*bins.Half-1)
 	for k := range edges {
 		edges[k] = float64(k+1-bins.Half) * bins.Width

@@ -243,7 +243,7 @@ func TestWhatIsStandardised(t *testing.T) {
 		if c.intercept {
 			s.D++
 		}
-		p, err := c.a.withPublicFacts(c.facts).(Regression).pose(s, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		p, err := c.a.withPublicFacts(c.facts).(Regression).resolve(s, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -311,9 +311,9 @@ func TestStatementsOfPositionsAreForeseen(t *testing.T) {
 	if err != nil || !p.Sums {
 		t.Fatal(p, err)
 	}
-	there, made := elsewhere(x), 0
-	totals := there.Elsewhere.Totals
-	there.Elsewhere.Totals = func(pass sqlsum.Pass) (sqlsum.Totals, error) {
+	there, made := pushedDown(x), 0
+	totals := there.Pushdown.Totals
+	there.Pushdown.Totals = func(pass sqlsum.Pass) (sqlsum.Totals, error) {
 		made++
 		return totals(pass)
 	}

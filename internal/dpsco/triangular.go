@@ -106,9 +106,9 @@ func (m *penaltyMetric) nearest(w []float64, times float64) {
 	mat.NewVecDense(len(w), w).MulVec(m.root, mat.NewVecDense(len(u), u))
 }
 
-// proximal moves w to the minimum of half of the squared distance from w, in the metric (P P')^-1, plus Psi
+// proximalStep moves w to the minimum of half of the squared distance from w, in the metric (P P')^-1, plus Psi
 // multiplied by times.
-func proximal(psi prox.Operator, p *mat.Dense, w []float64, times float64) {
+func proximalStep(psi prox.Operator, p *mat.Dense, w []float64, times float64) {
 	if ball, only := psi.(prox.L2Ball); psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
 		return
 	}

@@ -41,3 +41,21 @@ func powerOfTwo(v float64) float64 {
 }
 
 func square(v float64) float64 { return v * v }
+
+// firstRows returns the first n values of every column.
+func firstRows(block [][]float64, n int) [][]float64 {
+	x := make([][]float64, len(block))
+	for j := range x {
+		x[j] = block[j][:n]
+	}
+	return x
+}
+
+// minus returns x - q y.
+func minus(x []float64, q float64, y []float64) []float64 {
+	z := make([]float64, len(x))
+	for j := range z {
+		z[j] = x[j] - q*y[j]
+	}
+	return z
+}

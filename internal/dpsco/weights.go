@@ -15,15 +15,15 @@ import (
 // Weights of rows (proof: weights.md). A fit minimises the mean, over all rows, of weight times loss. A
 // weight is a function of its row, and is divided by a public largest weight.
 
-// beside returns the columns besides features, target and group.
-func (x *Data) beside() [3]*[]float64 {
+// auxiliaryColumns returns the columns besides features, target and group.
+func (x *Data) auxiliaryColumns() [3]*[]float64 {
 	return [3]*[]float64{&x.Offset, &x.Weight, &x.Exposure}
 }
 
-// besides sets each of these columns that other has to of(x's column, other's column).
-func (x *Data) besides(other Data, of func(old, column []float64) []float64) {
-	from := other.beside()
-	for k, column := range x.beside() {
+// setAuxiliary sets each of these columns that other has to of(x's column, other's column).
+func (x *Data) setAuxiliary(other Data, of func(old, column []float64) []float64) {
+	from := other.auxiliaryColumns()
+	for k, column := range x.auxiliaryColumns() {
 		if *from[k] != nil {
 			*column = of(*column, *from[k])
 		}
@@ -129,24 +129,13 @@ func (r *rowBlock) scaleByWeight() {
 	}
 }
 
-// levels writes the contributions of rows to the mean residual: the residual times its weight.
-func (r *rowBlock) levels(dst []float64) {
+// weightedResiduals writes the contributions of rows to the mean residual: the residual times its weight.
+func (r *rowBlock) weightedResiduals(dst []float64) {
 	copy(dst, r.e[:r.n])
 	if r.counts == nil {
 		return
 	}
 	lane.Multiply(dst, dst, r.root)
-}
-
-// weighLosses multiplies scores, their bounds, tails and curvatures by the weights of their rows.
-func (r *newtonRows) weighLosses() {
-	for i, v := range r.counts {
-		r.score[i] *= v
-		r.most[i] *= v
-		r.tail[i] *= v
-		r.model[i] *= v
-		r.robust[i] *= v
-	}
 }
 
 // leastWeight is the least value used for a mean weight.
@@ -161,17 +150,4 @@ type noisyConstant struct{ mean, deviation float64 }
 func newNoisyConstant(h *mat.SymDense, deviation float64, p *mat.Dense) noisyConstant {
 	unit := square(p.At(0, 0))
 	return noisyConstant{h.At(0, 0) / unit, deviation / unit}
-}
-
-// counted is the share of usable rows or, if they have weights, the mean weight. The moments that it is
-// read from are of shortened rows; the histogram of their lengths gives the correction.
-func (f *jointFit) counted() float64 {
-	if !f.weighted && f.residuals.said() == 1 {
-		return clampBetween(f.residuals.counted, 0.5, 1)
-	}
-	kept := 1.0
-	if f.lengths.seen {
-		kept = f.lengths.mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
-	}
-	return min(1, max(f.constant.mean/kept, 3*f.constant.deviation, leastWeight))
 }

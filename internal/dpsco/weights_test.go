@@ -117,7 +117,7 @@ func TestWeightsAreRepeatedRows(t *testing.T) {
 				l = loss.Huber{Delta: 1}
 			}
 			want, _ := best(l, repeated(x))
-			for i := 0; i < x.N; i += 10 { // rows that say nothing, and weights above the largest one
+			for i := 0; i < x.N; i += 10 { // unusable rows, and weights above the largest one
 				if x.Weight[i] == mostWeight {
 					x.Weight[i] = 1e6
 				}
@@ -185,7 +185,7 @@ func TestWeightsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s.Levels = 2
+	s.GroupCount = 2
 	for name, a := range map[string]Algorithm{"groups": Regression{Loss: loss.Squared{}, MaxWeight: 1}, "groups of medians": L1{MaxWeight: 1}} {
 		if b.Delta = 1e-6; name == "groups of medians" {
 			b.Delta = 0
@@ -370,7 +370,7 @@ func TestReplaysOfLightWeightsInStages(t *testing.T) {
 		}
 	}
 	if share := largest["mech.SignedQuantile on mech.MagnitudeContract"]; share <= .5 {
-		t.Errorf("the way aside is moved by %v of its bound at most: %v", share, largest)
+		t.Errorf("the shift to the quantile is moved by %v of its bound at most: %v", share, largest)
 	}
 }
 
@@ -479,7 +479,7 @@ func TestWeightedMediansAreThoseOfRepeatedRows(t *testing.T) {
 
 // Of rows that are few of all and have errors far from symmetric the level is corrected in full: by the mean
 // of weights it is, by the rows that say something it would be less than a half.
-func TestTheLevelIsWeighted(t *testing.T) {
+func TestTheInterceptIsWeighted(t *testing.T) {
 	x := weightedLaw("linear", 60_000, 9)
 	for i := range x.Weight {
 		if x.Weight[i] = 0.2 * mostWeight; i%3 > 0 {
@@ -527,10 +527,10 @@ func TestScoresAreWeighted(t *testing.T) {
 	}
 }
 
-// Rows that say nothing leave the others what they are: a fit of which seven in ten have no
+// Unusable rows leave the others what they are: a fit of which seven in ten have no
 // target errs hardly more than one of the other three alone at the same budget. Of eight seeds, which
 // are fixed, so that the test fails or not on each machine alike.
-func TestRowsThatSayNothingLeaveTheOthers(t *testing.T) {
+func TestUnusableRowsLeaveTheOthers(t *testing.T) {
 	const n, seeds = 60_000, 8
 	for _, model := range []string{"linear", "logistic", "huber"} {
 		m, _ := catalogue.Find(model)
@@ -552,7 +552,7 @@ func TestRowsThatSayNothingLeaveTheOthers(t *testing.T) {
 		}
 		t.Logf("%s: off by %.4f, alone by %.4f", model, among, alone)
 		if among > 1.6*alone {
-			t.Errorf("%s: off by %v among rows that say nothing, by %v alone", model, among, alone)
+			t.Errorf("%s: off by %v among unusable rows, by %v alone", model, among, alone)
 		}
 	}
 }

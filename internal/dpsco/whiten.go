@@ -50,13 +50,13 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 
 func secondMoments(x Data, c mech.MomentContract, noise mech.MomentNoise, src *mech.Source) *mat.SymDense {
 	h := make([]float64, c.D*c.D)
-	seeMoments(x, c).Release(h, noise, src)
+	sumMoments(x, c).Release(h, noise, src)
 	return mat.NewSymDense(c.D, h)
 }
 
-func seeMoments(x Data, c mech.MomentContract) *mech.Moments {
-	if x.Elsewhere != nil {
-		return x.Elsewhere.askMoments(c, x.Intercept)
+func sumMoments(x Data, c mech.MomentContract) *mech.Moments {
+	if x.Pushdown != nil {
+		return x.Pushdown.queryMoments(c, x.Intercept)
 	}
 	total := mech.NewMoments(c)
 	var parts []*mech.Moments
@@ -195,8 +195,8 @@ func (w whitener) metric(psi prox.Operator) prox.Operator {
 
 // times returns the rows P x, overwriting x; the constant becomes a column.
 func (x Data) times(p mat.Matrix) Data {
-	if x.Elsewhere != nil {
-		x.Elsewhere.times(p, x.Intercept)
+	if x.Pushdown != nil {
+		x.Pushdown.times(p, x.Intercept)
 		x.Intercept = false
 		return x
 	}
@@ -217,3 +217,6 @@ func (x Data) times(p mat.Matrix) Data {
 	})
 	return x
 }
+
+// leastEigenvalue is a lower bound for eigenvalues of second moments wherever they are divisors.
+const leastEigenvalue = 1e-6

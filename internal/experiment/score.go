@@ -176,7 +176,7 @@ func (s *scoring) run(ctx context.Context, epsilon float64, k int) ([]dpsco.Metr
 		return nil, err
 	}
 	t := from.draw(rand.New(rand.NewPCG(uint64(k), 21)), s.n)
-	a := dpsco.Score{Coefficients: from.w, Labels: s.labels, Unscaled: s.unscaled}
+	a := dpsco.Score{Coefficients: from.w, Labels: s.labels, TargetUnscaled: s.unscaled}
 	if !s.labels && !s.unscaled {
 		a.Scale = t.TargetScale
 	}

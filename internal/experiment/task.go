@@ -95,7 +95,7 @@ func (q request) fit(ctx context.Context, task *Task, t *Table) ([]float64, time
 	}
 	scaled := dpsco.Scaled{Algorithm: algorithm, X: t.Scales, Y: t.TargetScale}
 	if t.bare {
-		scaled.Unknown, scaled.UnscaledY = true, true
+		scaled.NoScales, scaled.UnscaledY = true, true
 		for j := range t.Scales {
 			scaled.UnscaledX = append(scaled.UnscaledX, j)
 		}

@@ -94,7 +94,7 @@ func TestWhyNullNamesItsFeaturesAndWhatServesThem(t *testing.T) {
 		{nil, []int{1}, []string{`the values of "age" are, which has no scale`, "Its coefficient is 0"}, []string{"column without"}},
 		{nil, []int{1, 3}, []string{`the values of "age" and "home=own" are, which have no scale`, "Their coefficients are 0"}, nil},
 	} {
-		why := job.WhyNull(dpsco.Result{Hidden: c.hidden, Unseen: c.unseen, WhyNull: "hidden"}, "linear", terms, terms[2:])
+		why := job.WhyNull(dpsco.Result{Hidden: c.hidden, LeftOut: c.unseen, WhyNull: "hidden"}, "linear", terms, terms[2:])
 		for _, part := range c.says {
 			if !strings.Contains(why, part) {
 				t.Errorf("%v, %v: %q does not say %q", c.hidden, c.unseen, why, part)

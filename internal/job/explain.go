@@ -75,7 +75,7 @@ func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 func (s *Sidecar) answer(ctx context.Context, c *claim) (e *explanation, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.Error("panic", "error", mech.Break(v))
+			s.log.Error("panic", "error", mech.CatchPanic(v))
 			e, err = new(explanation).impossible(&failure{sqlstate: "DP004", message: "a fault in dpsidecar: an operator sees in its log where"})
 		}
 	}()
@@ -158,8 +158,8 @@ func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 func (e *explanation) addPlan(p *dpsco.Plan) {
 	parameters := maps.Clone(p.Parameters)
 	method := p.Method
-	if p.Runs != "" {
-		method = fmt.Sprintf("%s (%s)", p.Method, p.Runs)
+	if p.ChosenMethod != "" {
+		method = fmt.Sprintf("%s (%s)", p.Method, p.ChosenMethod)
 	}
 	e.add("method", method)
 	for _, first := range []struct{ name, parameter string }{
@@ -215,8 +215,8 @@ func (e *explanation) addCost(c *claim, event privacy.Event) error {
 	return nil
 }
 
-// former is an earlier release of the same coefficients whose errors may forecast those of the planned fit.
-type former struct {
+// previous is an earlier release of the same coefficients whose errors may forecast those of the planned fit.
+type previous struct {
 	Release         string
 	Eps             float64
 	Method          string
@@ -231,8 +231,8 @@ type former struct {
 // change with the noise.
 const similarNoise = 1.5
 
-// tellsNothing lists the reasons why a release may have no estimate of its noise.
-const tellsNothing = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, it made fits on the way wrong by a good part of the residuals, a few rows carry them, the radius moves them, or this method never tells"
+// whyNoEstimate lists the reasons why a release may have no estimate of its noise.
+const whyNoEstimate = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, it made fits on the way wrong by a good part of the residuals, a few rows carry them, the radius moves them, or this method never tells"
 
 // penalisedError explains why there is no forecast for a fit with a penalty.
 const penalisedError = "not known: a penalty takes away a part of the noise too, and all of it from coefficients that it makes 0. Without the penalty there would be more"
@@ -245,9 +245,9 @@ func penalised(p *dpsco.Plan) bool {
 	return known && penalty != catalogue.PenaltyNone
 }
 
-// tells returns the ratio of the noise of a plan to that of the earlier release, or why the release gives
+// forecastRatio returns the ratio of the noise of a plan to that of the earlier release, or why the release gives
 // no forecast for this plan.
-func (f *former) tells(p *dpsco.Plan) (ratio float64, why string) {
+func (f *previous) forecastRatio(p *dpsco.Plan) (ratio float64, why string) {
 	if penalised(p) {
 		return 0, penalisedError
 	}
@@ -256,7 +256,7 @@ func (f *former) tells(p *dpsco.Plan) (ratio float64, why string) {
 	if f == nil || !known || !counted || !(f.NoiseMultiplier > 0 && f.Rows > 0) {
 		return 0, unknownError
 	}
-	taken, of := cmp.Or(p.Runs, p.Method), f.Method
+	taken, of := cmp.Or(p.ChosenMethod, p.Method), f.Method
 	same := of == taken
 	if of == catalogue.MethodAuto { // of its methods one tells of its noise, for each model
 		of, same = "a default method that tells of its noise", f.Noise == nil || taken == catalogue.MethodJointMoments || taken == catalogue.MethodNewton
@@ -266,9 +266,9 @@ func (f *former) tells(p *dpsco.Plan) (ratio float64, why string) {
 	case !same:
 		return 0, fmt.Sprintf("not known: the method at this budget is %s, and %s is of %s, whose noise does other things", taken, from, of)
 	case f.Noise == nil && f.WhyNull != nil:
-		return 0, fmt.Sprintf("not known: %s does not tell. %s; of its intervals it says: %s", from, tellsNothing, *f.WhyNull)
+		return 0, fmt.Sprintf("not known: %s does not tell. %s; of its intervals it says: %s", from, whyNoEstimate, *f.WhyNull)
 	case f.Noise == nil:
-		return 0, fmt.Sprintf("not known: %s does not tell. %s", from, tellsNothing)
+		return 0, fmt.Sprintf("not known: %s does not tell. %s", from, whyNoEstimate)
 	case ratio > similarNoise || ratio < 1/similarNoise:
 		return 0, fmt.Sprintf("not known at this budget: %s is the nearest, and tells of noise up to %v times as large or small only", from, similarNoise)
 	}
@@ -285,7 +285,7 @@ const findsUnits = "; it holds where the fit finds the scales and centers that a
 // addExpectedError adds the forecast of the errors that the noise causes, from an earlier release, or the
 // reason why there is none.
 func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
-	ratio, why := c.Former.tells(plan)
+	ratio, why := c.Previous.forecastRatio(plan)
 	if levels := len(c.groups()); levels > 0 {
 		e.add("rows_a_group", formatFloat(float64(n)/float64(levels)))
 		why = unknownGroupError
@@ -294,16 +294,16 @@ func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsc
 		e.add("expected_error", why)
 		return s.addNoiseAtScales(e, c, n, plan)
 	}
-	text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Former.Release, c.Former.Eps)
-	if c.Former.WhyNull != nil {
-		text += "; that release lacks intervals, and errors beyond the noise are likely, for " + *c.Former.WhyNull
+	text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Previous.Release, c.Previous.Eps)
+	if c.Previous.WhyNull != nil {
+		text += "; that release lacks intervals, and errors beyond the noise are likely, for " + *c.Previous.WhyNull
 	}
 	if plan.FindsScales || plan.FindsCentres {
 		text += findsUnits
 	}
 	e.add("expected_error", text)
 	for _, term := range c.terms() {
-		e.add("expected_error:"+term, strconv.FormatFloat(ratio*c.Former.Noise[term], 'g', 3, 64))
+		e.add("expected_error:"+term, strconv.FormatFloat(ratio*c.Previous.Noise[term], 'g', 3, 64))
 	}
 	return s.addNoiseAtScales(e, c, n, plan)
 }

@@ -24,7 +24,7 @@ func (c *claim) width() int {
 			width++
 		}
 	}
-	for _, option := range besides {
+	for _, option := range auxiliaryOptions {
 		if c.column(option) != "" {
 			width++
 		}

@@ -264,9 +264,9 @@ func (ns *nodes) each(do func(i int) error) error {
 		on[p.conn] = append(on[p.conn], i)
 	}
 	errs := make([]error, len(ns.parts))
-	var crew mech.Crew
+	var group mech.PanicGroup
 	for _, parts := range on {
-		crew.Go(func() {
+		group.Go(func() {
 			for _, i := range parts {
 				if errs[i] = do(i); errs[i] != nil {
 					return
@@ -274,7 +274,7 @@ func (ns *nodes) each(do func(i int) error) error {
 			}
 		})
 	}
-	crew.Wait()
+	group.Wait()
 	return errors.Join(errs...)
 }
 

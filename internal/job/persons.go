@@ -80,7 +80,7 @@ func (c *claim) dataOf(record arrow.Record) dpsco.Data {
 	}
 	x := arrowio.Data(record, c.Request.Intercept, c.by(), c.disk.Make)
 	for option, place := range map[string]*[]float64{catalogue.Exposure: &x.Exposure, catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset} {
-		if i := c.beside(option); i >= 0 {
+		if i := c.auxiliaryIndex(option); i >= 0 {
 			*place = x.X[len(c.slopes())+i]
 		}
 	}
@@ -89,13 +89,13 @@ func (c *claim) dataOf(record arrow.Record) dpsco.Data {
 	return x
 }
 
-// beside returns the index of an option's column among the columns that are read after the features;
+// auxiliaryIndex returns the index of an option's column among the columns that are read after the features;
 // negative if the option is not set.
-func (c *claim) beside(option string) (place int) {
+func (c *claim) auxiliaryIndex(option string) (place int) {
 	if c.column(option) == "" {
 		return -1
 	}
-	for _, other := range besides[:slices.Index(besides, option)] {
+	for _, other := range auxiliaryOptions[:slices.Index(auxiliaryOptions, option)] {
 		if c.column(other) != "" {
 			place++
 		}

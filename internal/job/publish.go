@@ -88,7 +88,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	debug.SetPanicOnFault(true) // a fault while reading rows on disk becomes a panic, which is recovered: it neither ends the program nor prints memory
 	defer func() {
 		if v := recover(); v != nil {
-			f = fitted{err: mech.Break(v)}
+			f = fitted{err: mech.CatchPanic(v)}
 			s.log.Error("panic", "job", c.ID, "error", f.err)
 		}
 	}()
@@ -136,7 +136,7 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 
 // publish publishes a job's result at the time of its step, or returns the reason why there is none.
 func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) error {
-	var panicked *mech.Broken
+	var panicked *mech.CaughtPanic
 	switch {
 	case errors.As(f.err, &panicked):
 		return fitPanicked
@@ -250,9 +250,9 @@ func (d naming) whyNull(r dpsco.Result) string {
 		return strings.Join(names, " and ")
 	}
 	few := ", or do few rows have a value in every column"
-	if len(r.Unseen) > 0 {
-		names, have, left := name(r.Unseen), "has", "Its coefficient is 0"
-		if len(r.Unseen) > 1 {
+	if len(r.LeftOut) > 0 {
+		names, have, left := name(r.LeftOut), "has", "Its coefficient is 0"
+		if len(r.LeftOut) > 1 {
 			have, left = "have", "Their coefficients are 0"
 		}
 		return "noise hides how large the values of " + names + " are, which " + have + " no scale: are nearly all 0" + few + "? " + left + "; register scales, or ask for more eps"

@@ -76,7 +76,7 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 	if offset := c.column(catalogue.Offset); offset != "" {
 		scaled.CentreOffset = c.unit(offset).Center
 	}
-	scaled.Unknown = !c.anyScale()
+	scaled.NoScales = !c.anyScale()
 	return scaled, err
 }
 

@@ -33,7 +33,7 @@ func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 	if !score.Labels {
 		target := c.unit(c.Request.Target)
 		if score.Scale = target.Scale; !score.Counts {
-			score.Centre, score.Unscaled = target.Center, c.lacksScale(c.Request.Target)
+			score.Centre, score.TargetUnscaled = target.Center, c.lacksScale(c.Request.Target)
 		}
 	}
 	if score.MaxWeight, score.Exposure = c.maxWeight(), 1; c.column(catalogue.Exposure) != "" {

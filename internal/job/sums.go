@@ -52,10 +52,10 @@ func (c *claim) stays(p *dpsco.Plan) (why string) {
 	return ""
 }
 
-// elsewhere returns the data of a job whose rows stay in the database or on its nodes.
+// pushdown returns the data of a job whose rows stay in the database or on its nodes.
 //
 // Errors: as arrowio.Expressions.
-func (s *Sidecar) elsewhere(ctx context.Context, conn *pgx.Conn, c *claim, n int64) (x dpsco.Data, err error) {
+func (s *Sidecar) pushdown(ctx context.Context, conn *pgx.Conn, c *claim, n int64) (x dpsco.Data, err error) {
 	asked := []source{{conn: conn}}
 	if c.nodes != nil {
 		asked, err = c.nodes.sources(ctx, c.pull(n))
@@ -72,7 +72,7 @@ func (s *Sidecar) elsewhere(ctx context.Context, conn *pgx.Conn, c *claim, n int
 	}
 	design := c.design()
 	design.Totals = passes(ctx, asked, c.nodes, mostGrowth*n-1)
-	return dpsco.Data{Shape: c.shape(n), Elsewhere: design}, nil
+	return dpsco.Data{Shape: c.shape(n), Pushdown: design}, nil
 }
 
 // checkGrowth parks a job whose relation now has at least mostGrowth times the rows that were charged. (A
@@ -103,8 +103,8 @@ func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x dpsco.D
 }
 
 // design maps the features and options to columns, counted in the order of c.columns.
-func (c *claim) design() *dpsco.Elsewhere {
-	x := new(dpsco.Elsewhere)
+func (c *claim) design() *dpsco.Pushdown {
+	x := new(dpsco.Pushdown)
 	for j, feature := range c.Request.Features {
 		levels, category := c.levels(feature)
 		if !category {
@@ -116,7 +116,7 @@ func (c *claim) design() *dpsco.Elsewhere {
 		}
 	}
 	for option, place := range map[string]*int{catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset, catalogue.Exposure: &x.Exposure} {
-		if i := c.beside(option); i >= 0 {
+		if i := c.auxiliaryIndex(option); i >= 0 {
 			*place = 1 + len(c.Request.Features) + i
 		}
 	}

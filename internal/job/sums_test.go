@@ -83,9 +83,9 @@ func sumsOf(tb testing.TB, model, kind string, rows, features int) tableOfSums {
 	if t.from, t.columns, err = arrowio.Expressions(ctx, conn, arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: names}); err != nil {
 		tb.Fatal(err)
 	}
-	t.data = dpsco.Data{Shape: dpsco.Shape{N: rows, D: features + 1, Intercept: true}, Elsewhere: new(dpsco.Elsewhere)}
+	t.data = dpsco.Data{Shape: dpsco.Shape{N: rows, D: features + 1, Intercept: true}, Pushdown: new(dpsco.Pushdown)}
 	for j := range features {
-		t.data.Elsewhere.Features = append(t.data.Elsewhere.Features, dpsco.Term{Column: 1 + j})
+		t.data.Pushdown.Features = append(t.data.Pushdown.Features, dpsco.Term{Column: 1 + j})
 	}
 	t.plan = sumsPlan(tb, model, rows, features)
 	return t
@@ -121,8 +121,8 @@ func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
 func (t tableOfSums) run(tb testing.TB, each func(statement string)) dpsco.Result {
 	tb.Helper()
 	pass := passes(context.Background(), []source{{t.conn, t.from, t.columns}}, nil, int64(t.data.N))
-	x := *t.data.Elsewhere
-	t.data.Elsewhere = &x
+	x := *t.data.Pushdown
+	t.data.Pushdown = &x
 	x.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
 		each(p.SQL(t.from, t.columns))
 		return pass(p)
@@ -177,7 +177,7 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, add := pass.Empty(), pass.Twin()
+	want, add := pass.Empty(), pass.TwinForTests()
 	for i := range int(rec.NumRows()) {
 		raw := make([]float64, rec.NumCols())
 		for j := range raw {
@@ -218,7 +218,7 @@ func TestTheWidestPassesRun(t *testing.T) {
 		longest, x := 0, sumsOf(t, model, "float8", 100, features)
 		x.plan, x.data.N = sumsPlan(t, model, planned, features), planned
 		x.run(t, func(statement string) { longest = max(longest, len(statement)) })
-		if t.Logf("%s: %d features, %d bytes", x.plan.Runs, features, longest); features < 20 || longest > 2<<20 {
+		if t.Logf("%s: %d features, %d bytes", x.plan.ChosenMethod, features, longest); features < 20 || longest > 2<<20 {
 			t.Errorf("%s: %d features, %d bytes", model, features, longest)
 		}
 	}

@@ -22,7 +22,7 @@ func NewPartition(n, blocks int, src *Source) *Partition {
 		panic("mech: the number of blocks must be odd and at most that of rows")
 	}
 	p := &Partition{blocks: blocks, size: n / blocks, label: make([]int32, n)}
-	for k, row := range NewDeck(n, src).Deal(n) {
+	for k, row := range NewPermutation(n, src).Sample(n) {
 		p.label[row] = int32(min(k/p.size, blocks))
 	}
 	return p

@@ -50,8 +50,8 @@ func partitioned(t table, parts []int, n int) map[string]hook.Statistic {
 		hidden[name+", l1"] = hook.Absolutes{Steps: joined.totals, Bound: joined.contract.l1()}
 	}
 	contract, totals := joinMoments(moments)
-	hidden["moments"] = Gaussian{1}.hides(contract, totals)
-	hidden["moments, trace"] = MatrixLaplace{1}.hides(contract, totals)
+	hidden["moments"] = Gaussian{1}.statistic(contract, totals)
+	hidden["moments, trace"] = MatrixLaplace{1}.statistic(contract, totals)
 	return hidden
 }
 

@@ -25,8 +25,8 @@ func (l MatrixLaplace) Check() error { return checkEpsilon(l.Epsilon) }
 // Event returns the cost of one Release.
 func (l MatrixLaplace) Event() privacy.Event { return privacy.Pure(l) }
 
-// hides implements MomentNoise.
-func (l MatrixLaplace) hides(c MomentContract, totals []int64) hook.Statistic {
+// statistic implements MomentNoise.
+func (l MatrixLaplace) statistic(c MomentContract, totals []int64) hook.Statistic {
 	traces, _ := new(big.Float).SetInt(new(big.Int).Lsh(big.NewInt(2), 2*c.bits())).Float64()
 	return hook.Symmetric{Steps: totals, D: c.D, Bound: traces}
 }

@@ -199,7 +199,7 @@ func TestTraceNormHoldsOnAwkwardNeighbours(t *testing.T) {
 		b := a.neighbour(r)
 		c := MomentContract{[]float64{1, .3, 1e-100, 7e100}[r.IntN(4)], n, a.rows.dimension()}
 		l := MatrixLaplace{1}
-		share := l.hides(c, momentsOf(c, a)).Share(l.hides(c, momentsOf(c, b)))
+		share := l.statistic(c, momentsOf(c, a)).Share(l.statistic(c, momentsOf(c, b)))
 		most = max(most, share)
 	}
 	if most > 1+1e-12 || most < .99 {

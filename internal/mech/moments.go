@@ -233,7 +233,7 @@ func (m *moments) columns(r Rows, start, end int) [][]float64 {
 type MomentNoise interface {
 	Check() error
 	Event() privacy.Event
-	hides(c MomentContract, totals []int64) hook.Statistic
+	statistic(c MomentContract, totals []int64) hook.Statistic
 	// entries draws the noise; the function it returns is called once for each i <= j, in order.
 	entries(c MomentContract, src *Source) func(i, j int) *big.Int
 }
@@ -261,7 +261,7 @@ func ReleaseDisjoint(dst []float64, parts []*Moments, noise MomentNoise, src *So
 	if len(dst) != d*d*len(parts) {
 		panic("mech: a release of the wrong length")
 	}
-	from := src.begin(noise, contract, noise.hides(contract, totals))
+	from := src.begin(noise, contract, noise.statistic(contract, totals))
 	total, k := new(big.Int), 0
 	for part := range parts {
 		entry, matrix := noise.entries(contract, from), dst[part*d*d:]
@@ -293,8 +293,8 @@ func joinMoments(parts []*Moments) (contract MomentContract, totals []int64) {
 	return contract, totals
 }
 
-// hides implements MomentNoise.
-func (g Gaussian) hides(c MomentContract, totals []int64) hook.Statistic {
+// statistic implements MomentNoise.
+func (g Gaussian) statistic(c MomentContract, totals []int64) hook.Statistic {
 	return hook.Totals{Steps: totals, SquaredBound: c.frobeniusSquared(), Weight: c.weight}
 }
 

@@ -142,7 +142,7 @@ func text(v any) string {
 
 // twin is what the rows give in Go.
 func twin(p Pass, rows [][]float64) Totals {
-	t, add := p.Empty(), p.Twin()
+	t, add := p.Empty(), p.TwinForTests()
 	for _, row := range rows {
 		add(t, row)
 	}
@@ -235,7 +235,7 @@ func TestNoRowGivesMoreThanItMay(t *testing.T) {
 	longest := 0.0
 	for range 100 {
 		p := randomPass(rng)
-		add := p.Twin()
+		add := p.TwinForTests()
 		for _, row := range rows {
 			given := p.Empty()
 			add(given, row)
@@ -283,7 +283,7 @@ func TestRoundingHasItsMargin(t *testing.T) {
 		of = append(of, Column(j, 0, 1))
 	}
 	p := Pass{Sums: []Vector{{of, 1, 1 << 10}}}
-	add, row := p.Twin(), make([]float64, d)
+	add, row := p.TwinForTests(), make([]float64, d)
 	rng := rand.New(rand.NewPCG(5, 6))
 	longest := 0.0
 	for range 200 {

@@ -2,10 +2,10 @@ package sqlsum
 
 import "sort"
 
-// Twin returns a function that adds the contribution of one row, given its raw columns, to totals: the same
+// TwinForTests returns a function that adds the contribution of one row, given its raw columns, to totals: the same
 // computation in Go as the statement in SQL. They agree to the last bit except for Exp, which the
 // database's library may round differently.
-func (p Pass) Twin() func(t Totals, raw []float64) {
+func (p Pass) TwinForTests() func(t Totals, raw []float64) {
 	c := p.compile()
 	return func(t Totals, raw []float64) {
 		if values, ok := c.values(raw); ok {

@@ -550,57 +550,44 @@ GRANT SELECT ON dp.blocks TO dp_analyst, dp_admin;
 CREATE OR REPLACE FUNCTION dp_int.verify_blocks() RETURNS TABLE(item text, ok boolean, detail text)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  item := 'what every block has spent is the sum of the entries that are of it';
-  SELECT format('block %s of account %s', coalesce(b.block, s.block), coalesce(b.account, s.account)) INTO detail
-    FROM dp_int.account_block b
-    FULL JOIN (SELECT l.account, g.block, sum(dp_int.cost(a, l)) AS spent, coalesce(sum(l.epsilon), 0) AS spent_epsilon,
-                      coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 ELSE -1 END) FILTER (WHERE l.epsilon IS NULL), 0) AS rest,
-                      coalesce(sum(l.rho) FILTER (WHERE l.epsilon IS NULL), 0) AS rest_rho, sum(l.delta) AS spent_delta
-                 FROM dp_int.ledger l
-                 JOIN dp_int.account a ON a.id = l.account,
-                      generate_series(lower(l.blocks), upper(l.blocks) - 1) AS g(block)
-                GROUP BY l.account, g.block) AS s ON (s.account, s.block) = (b.account, b.block)
-   WHERE (b.spent, b.spent_epsilon, b.rest, b.rest_rho, b.spent_delta) IS DISTINCT FROM (s.spent, s.spent_epsilon, s.rest, s.rest_rho, s.spent_delta)
-   ORDER BY 1
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  -- The orders of filters are computed again, and may differ in their last digits.
-  item := 'what is proven of an account with blocks is that of its fullest block';
-  SELECT format('account %s', a.id) INTO detail
-    FROM dp_int.account a, LATERAL (SELECT dp_int.fullest_epsilon(a)) AS f(epsilon)
-   WHERE a.block_width IS NOT NULL AND (a.proven_epsilon BETWEEN f.epsilon * (1 - 1e-9) AND f.epsilon * (1 + 1e-9)) IS NOT TRUE
-   ORDER BY a.id
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  item := 'every charge of an account with blocks is of those that its job reads, and no other has any';
-  SELECT format('entry %s', l.id) INTO detail
-    FROM dp_int.ledger l
-    JOIN dp_int.account a ON a.id = l.account
-    LEFT JOIN dp_int.job j ON j.id = l.job
-   WHERE l.kind <> 'budget'
-     AND CASE WHEN a.block_width IS NULL THEN l.blocks IS NOT NULL ELSE l.blocks IS NULL OR l.blocks IS DISTINCT FROM dp_int.blocks_read(j.dataset, j.request) END
-   ORDER BY l.id
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  item := 'what makes blocks is what the ledger names';
-  SELECT format('data set "%s"', d.name) INTO detail
-    FROM dp_int.dataset d
-    JOIN dp_int.account a ON a.id = d.account
-   WHERE d.unregistered_at IS NULL
-     AND dp_int.describe_blocks(a, d) IS DISTINCT FROM (SELECT l.event #> '{budget,block}'
-                                                          FROM dp_int.ledger l
-                                                         WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation'
-                                                         ORDER BY l.seq DESC LIMIT 1)
-   ORDER BY d.name
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
+  RETURN QUERY SELECT c.item, c.detail IS NULL, c.detail FROM (VALUES
+    ('what every block has spent is the sum of the entries that are of it', (
+      SELECT format('block %s of account %s', coalesce(b.block, s.block), coalesce(b.account, s.account))
+        FROM dp_int.account_block b
+        FULL JOIN (SELECT l.account, g.block, sum(dp_int.cost(a, l)) AS spent, coalesce(sum(l.epsilon), 0) AS spent_epsilon,
+                          coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 ELSE -1 END) FILTER (WHERE l.epsilon IS NULL), 0) AS rest,
+                          coalesce(sum(l.rho) FILTER (WHERE l.epsilon IS NULL), 0) AS rest_rho, sum(l.delta) AS spent_delta
+                     FROM dp_int.ledger l
+                     JOIN dp_int.account a ON a.id = l.account,
+                          generate_series(lower(l.blocks), upper(l.blocks) - 1) AS g(block)
+                    GROUP BY l.account, g.block) AS s ON (s.account, s.block) = (b.account, b.block)
+       WHERE (b.spent, b.spent_epsilon, b.rest, b.rest_rho, b.spent_delta) IS DISTINCT FROM (s.spent, s.spent_epsilon, s.rest, s.rest_rho, s.spent_delta)
+       ORDER BY 1
+       LIMIT 1)),
+    -- The orders of filters are computed again, and may differ in their last digits.
+    ('what is proven of an account with blocks is that of its fullest block', (
+      SELECT format('account %s', a.id)
+        FROM dp_int.account a, LATERAL (SELECT dp_int.fullest_epsilon(a)) AS f(epsilon)
+       WHERE a.block_width IS NOT NULL AND (a.proven_epsilon BETWEEN f.epsilon * (1 - 1e-9) AND f.epsilon * (1 + 1e-9)) IS NOT TRUE
+       ORDER BY a.id
+       LIMIT 1)),
+    ('every charge of an account with blocks is of those that its job reads, and no other has any', (
+      SELECT format('entry %s', l.id)
+        FROM dp_int.ledger l
+        JOIN dp_int.account a ON a.id = l.account
+        LEFT JOIN dp_int.job j ON j.id = l.job
+       WHERE l.kind <> 'budget'
+         AND CASE WHEN a.block_width IS NULL THEN l.blocks IS NOT NULL ELSE l.blocks IS NULL OR l.blocks IS DISTINCT FROM dp_int.blocks_read(j.dataset, j.request) END
+       ORDER BY l.id
+       LIMIT 1)),
+    ('what makes blocks is what the ledger names', (
+      SELECT format('data set "%s"', d.name)
+        FROM dp_int.dataset d
+        JOIN dp_int.account a ON a.id = d.account
+       WHERE d.unregistered_at IS NULL
+         AND dp_int.describe_blocks(a, d) IS DISTINCT FROM dp_int.registered_budget(d) -> 'block'
+       ORDER BY d.name
+       LIMIT 1))) AS c(item, detail);
 END $$;
 
 -- The description of blocks in the ledger's entry of a registration; NULL without blocks.

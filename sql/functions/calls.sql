@@ -217,22 +217,29 @@ BEGIN
              job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, dp_int.here()), p_fetch) c;
 END $$;
 
-CREATE OR REPLACE FUNCTION dp_int.call(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
-                            p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
+-- Answers a request, from its kept release if there is one, with a label and numbers per row: term and
+-- coefficient, or for groups what dp_int.fetch_groups returns.
+CREATE OR REPLACE FUNCTION dp_int.answer(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                            p_features name[], p_intercept boolean, p_options jsonb, p_by_groups boolean) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   r dp_int.request := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
   kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
 BEGIN
-  IF kept IS NOT NULL THEN
-    RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(kept) c;
-    PERFORM dp_int.tell_kept(kept);
-  ELSE
+  IF kept IS NULL THEN
     PERFORM dp_int.warn(r);
     RETURN QUERY
-    SELECT c.label, c.numbers[1]
+    SELECT c.label, c.numbers
       FROM dp_int.queue_and_wait(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options,
-                                 'SELECT term, ARRAY[coef] FROM dp_int.fetch(%L, %L)') c;
+                                 CASE WHEN p_by_groups THEN 'SELECT names, numbers FROM dp_int.fetch_groups(%L, %L)'
+                                      ELSE 'SELECT term, ARRAY[coef] FROM dp_int.fetch(%L, %L)' END) c;
+  ELSE
+    IF p_by_groups THEN
+      RETURN QUERY SELECT jsonb_build_array(g.grp, g.term)::text, ARRAY[g.coef, g.share] FROM dp_int.groups(kept) g;
+    ELSE
+      RETURN QUERY SELECT c.term, ARRAY[c.coef] FROM dp_int.coefficients(kept) c;
+    END IF;
+    PERFORM dp_int.tell_kept(kept);
   END IF;
   kept := coalesce(kept, dp_int.kept_release(r.dataset, r.hash));
   PERFORM dp_int.tell_cut(kept);
@@ -296,9 +303,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
   -- session_user is who logged in: neither SET ROLE nor SECURITY DEFINER changes it.
-  RETURN QUERY SELECT c.term, c.coef
-    FROM dp_int.call(session_user, 'l1', dp_l1_regress.dataset, dp_l1_regress.eps, NULL, dp_l1_regress.target, dp_l1_regress.features,
-                     dp_l1_regress.intercept, dp_int.with_over(dp_int.with_where(dp_l1_regress.options, dp_l1_regress.where_level), dp_l1_regress.over)) c;
+  RETURN QUERY SELECT a.label, a.numbers[1]
+    FROM dp_int.answer(session_user, 'l1', dp_l1_regress.dataset, dp_l1_regress.eps, NULL, dp_l1_regress.target, dp_l1_regress.features,
+                       dp_l1_regress.intercept, dp_int.with_over(dp_int.with_where(dp_l1_regress.options, dp_l1_regress.where_level), dp_l1_regress.over), false) a;
 END $$;
 COMMENT ON FUNCTION public.dp_l1_regress IS
   'Median regression under pure eps-differential privacy, made for heavy tails, or with option tau that of another quantile: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
@@ -341,9 +348,9 @@ CREATE OR REPLACE FUNCTION public.%1$I(dataset text, eps float8, delta float8 DE
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
-  RETURN QUERY SELECT c.term, c.coef
-    FROM dp_int.call(session_user, %2$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
-                     dp_int.with_arguments(dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over), %1$I.method, %1$I.penalty, %1$I.lambda)) c;
+  RETURN QUERY SELECT a.label, a.numbers[1]
+    FROM dp_int.answer(session_user, %2$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
+                       dp_int.with_arguments(dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over), %1$I.method, %1$I.penalty, %1$I.lambda), false) a;
 END $$$fn$, name, m.name);
     EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, m.description || ' The same request again returns the same release at no cost.');
     EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);

@@ -55,30 +55,6 @@ BEGIN
   RETURN QUERY SELECT jsonb_build_array(g.grp, g.term)::text, ARRAY[g.coef, g.share] FROM dp_int.groups(p_release) g;
 END $$;
 
--- As dp_int.call, for a request by groups.
-CREATE OR REPLACE FUNCTION dp_int.call_by(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
-                            p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(grp text, term text, coef float8, share float8)
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-  r dp_int.request := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
-  kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
-BEGIN
-  IF kept IS NOT NULL THEN
-    RETURN QUERY SELECT * FROM dp_int.groups(kept);
-    PERFORM dp_int.tell_kept(kept);
-  ELSE
-    PERFORM dp_int.warn(r);
-    RETURN QUERY
-    SELECT c.label::jsonb ->> 0, c.label::jsonb ->> 1, c.numbers[1], c.numbers[2]
-      FROM dp_int.queue_and_wait(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options,
-                                 'SELECT names, numbers FROM dp_int.fetch_groups(%L, %L)') c;
-  END IF;
-  kept := coalesce(kept, dp_int.kept_release(r.dataset, r.hash));
-  PERFORM dp_int.tell_cut(kept);
-  PERFORM dp_int.tell_huber_delta(kept);
-  PERFORM dp_int.tell_missing(kept);
-END $$;
-
 -- One more function for each model that fits by groups; they differ in the name, and those of pure models
 -- have neither delta nor the arguments of gradient methods.
 DO $do$
@@ -95,9 +71,9 @@ RETURNS TABLE(grp text, term text, coef float8, share float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 100
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
-  RETURN QUERY SELECT c.grp, c.term, c.coef, c.share
-    FROM dp_int.call_by(session_user, %2$L, %1$I.dataset, %1$I.eps, %5$s, %1$I.target, %1$I.features, %1$I.intercept,
-                        dp_int.with_groups(%6$s, %1$I.by)) c;
+  RETURN QUERY SELECT a.label::jsonb ->> 0, a.label::jsonb ->> 1, a.numbers[1], a.numbers[2]
+    FROM dp_int.answer(session_user, %2$L, %1$I.dataset, %1$I.eps, %5$s, %1$I.target, %1$I.features, %1$I.intercept,
+                       dp_int.with_groups(%6$s, %1$I.by), true) a;
 END $$$fn$, name, m.name,
       CASE WHEN m.delta > 0 THEN 'delta float8 DEFAULT NULL,' END,
       CASE WHEN m.delta > 0 THEN $fn$penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',$fn$ END,

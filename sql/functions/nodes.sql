@@ -8,13 +8,9 @@ CREATE OR REPLACE FUNCTION dp_int.shown_relations(p_relid oid) RETURNS TABLE(rel
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
-  WITH RECURSIVE under(oid) AS (
-    SELECT p_relid
-    UNION
-    SELECT i.inhrelid FROM under u JOIN pg_catalog.pg_inherits i ON i.inhparent = u.oid)
   SELECT b.relid, b.relation
     FROM dp_int.base_relations(p_relid) b
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = p_relid) OR b.relid IN (SELECT u.oid FROM under u);
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = p_relid) OR b.relid IN (SELECT dp_int.with_children(p_relid));
 END $$;
 
 -- The distribution of a relation's rows, table by table; NULL where one snapshot shows all of them, as

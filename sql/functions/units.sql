@@ -63,18 +63,23 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.source_number(p_relid oid, p_column name) RETURNS int2
 LANGUAGE sql STABLE AS $$ SELECT s.attnum FROM dp_int.source_column(p_relid, p_column) s $$;
 
--- A column of a table and of all tables that inherit it; each may have a foreign key of its own.
-CREATE OR REPLACE FUNCTION dp_int.heirs(p_relid oid, p_attnum int2) RETURNS TABLE(relid oid, attnum int2)
-LANGUAGE plpgsql STABLE AS $$
-#variable_conflict use_column
-BEGIN
-  RETURN QUERY
+-- A table and all tables that inherit it, partitions among them, directly or through others.
+CREATE OR REPLACE FUNCTION dp_int.with_children(p_relid oid) RETURNS SETOF oid
+LANGUAGE sql STABLE AS $$
   WITH RECURSIVE heir(relid) AS (
     SELECT p_relid
     UNION
     SELECT i.inhrelid FROM heir h JOIN pg_catalog.pg_inherits i ON i.inhparent = h.relid)
+  SELECT heir.relid FROM heir
+$$;
+
+-- A column of a table and of all tables that inherit it; each may have a foreign key of its own.
+CREATE OR REPLACE FUNCTION dp_int.heirs(p_relid oid, p_attnum int2) RETURNS TABLE(relid oid, attnum int2)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
   SELECT a.attrelid, a.attnum
-    FROM heir h
+    FROM dp_int.with_children(p_relid) AS h(relid)
     JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND NOT a.attisdropped
                                   AND a.attname = (SELECT o.attname FROM pg_catalog.pg_attribute o WHERE o.attrelid = p_relid AND o.attnum = p_attnum);
 END $$;

@@ -64,125 +64,104 @@ BEGIN
      LIMIT 1);
 END $$;
 
+-- The budget in the newest entry of the ledger that registers a data set; NULL where there is none.
+CREATE OR REPLACE FUNCTION dp_int.registered_budget(d dp_int.dataset) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT l.event -> 'budget'
+    FROM dp_int.ledger l
+   WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation'
+   ORDER BY l.seq DESC
+   LIMIT 1
+$$;
+
 CREATE OR REPLACE FUNCTION public.dp_verify(heads jsonb DEFAULT NULL) RETURNS TABLE(item text, ok boolean, detail text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF heads IS NOT NULL THEN
-    item := 'every head that was kept outside is in its chain';
-    detail := dp_int.missed_head(heads);
-    ok := detail IS NULL;
-    RETURN NEXT;
+    RETURN QUERY SELECT 'every head that was kept outside is in its chain', d.detail IS NULL, d.detail FROM dp_int.missed_head(heads) AS d(detail);
   END IF;
 
-  item := 'every entry carries the hash of its columns and of the entry before it';
-  SELECT format('entry %s of account %s', l.id, l.account) INTO detail
-    FROM dp_int.ledger l
-    LEFT JOIN dp_int.ledger p ON p.account = l.account AND p.seq = l.seq - 1
-   WHERE l.hash <> dp_int.ledger_hash(l) OR l.previous <> coalesce(p.hash, '') OR (p.id IS NULL) <> (l.seq = 1)
-   ORDER BY l.id
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  item := 'every account ends where its chain ends, and its totals are the sums of the chain';
-  SELECT format('account %s', a.id) INTO detail
-    FROM dp_int.account a
-    LEFT JOIN LATERAL (
-      SELECT count(*) AS entries, coalesce(sum(dp_int.cost(a, l)), 0) AS spent, coalesce(sum(l.delta), 0) AS delta,
-             count(*) FILTER (WHERE l.kind <> 'budget') AS spends, (array_agg(l.hash ORDER BY l.seq DESC))[1] AS head
-        FROM dp_int.ledger l WHERE l.account = a.id) AS c ON true
-    LEFT JOIN dp_int.entry_sums s ON s.account = a.id AND s.everybody
-   WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, ''))
-      OR (a.spent_epsilon, a.rest, a.rest_rho) IS DISTINCT FROM (coalesce(s.epsilon, 0), coalesce(s.rest, 0), coalesce(s.rest_rho, 0))
-      OR a.block_width IS NULL AND a.proven_epsilon <> dp_int.least_epsilon(a, dp_int.tally_of(a), c.delta)
-   ORDER BY a.id
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  item := 'what every caller has spent is the sum of their entries';
-  SELECT format('caller "%s" of account %s', coalesce(t.caller, c.caller), coalesce(t.account, c.account)) INTO detail
-    FROM dp_int.caller_total t
-    FULL JOIN (SELECT l.account, j.principal, min(l.caller::text) AS caller, sum(dp_int.cost(a, l)) AS spent
-                 FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account LEFT JOIN dp_int.job j ON j.id = l.job
-                WHERE l.kind <> 'budget' GROUP BY l.account, j.principal) AS c USING (account, principal)
-    LEFT JOIN (SELECT * FROM dp_int.entry_sums WHERE NOT everybody) AS s USING (account, principal)
-   WHERE (t.spent, t.spent_epsilon, t.rest, t.rest_rho) IS DISTINCT FROM (c.spent, s.epsilon, s.rest, s.rest_rho)
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  item := 'no charge went beyond the budget that was in force';
-  detail := dp_int.overdraft();
-  ok := detail IS NULL;
-  RETURN NEXT;
+  RETURN QUERY SELECT c.item, c.detail IS NULL, c.detail FROM (VALUES
+    ('every entry carries the hash of its columns and of the entry before it', (
+      SELECT format('entry %s of account %s', l.id, l.account)
+        FROM dp_int.ledger l
+        LEFT JOIN dp_int.ledger p ON p.account = l.account AND p.seq = l.seq - 1
+       WHERE l.hash <> dp_int.ledger_hash(l) OR l.previous <> coalesce(p.hash, '') OR (p.id IS NULL) <> (l.seq = 1)
+       ORDER BY l.id
+       LIMIT 1)),
+    ('every account ends where its chain ends, and its totals are the sums of the chain', (
+      SELECT format('account %s', a.id)
+        FROM dp_int.account a
+        LEFT JOIN LATERAL (
+          SELECT count(*) AS entries, coalesce(sum(dp_int.cost(a, l)), 0) AS spent, coalesce(sum(l.delta), 0) AS delta,
+                 count(*) FILTER (WHERE l.kind <> 'budget') AS spends, (array_agg(l.hash ORDER BY l.seq DESC))[1] AS head
+            FROM dp_int.ledger l WHERE l.account = a.id) AS c ON true
+        LEFT JOIN dp_int.entry_sums s ON s.account = a.id AND s.everybody
+       WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, ''))
+          OR (a.spent_epsilon, a.rest, a.rest_rho) IS DISTINCT FROM (coalesce(s.epsilon, 0), coalesce(s.rest, 0), coalesce(s.rest_rho, 0))
+          OR a.block_width IS NULL AND a.proven_epsilon <> dp_int.least_epsilon(a, dp_int.tally_of(a), c.delta)
+       ORDER BY a.id
+       LIMIT 1)),
+    ('what every caller has spent is the sum of their entries', (
+      SELECT format('caller "%s" of account %s', coalesce(t.caller, c.caller), coalesce(t.account, c.account))
+        FROM dp_int.caller_total t
+        FULL JOIN (SELECT l.account, j.principal, min(l.caller::text) AS caller, sum(dp_int.cost(a, l)) AS spent
+                     FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account LEFT JOIN dp_int.job j ON j.id = l.job
+                    WHERE l.kind <> 'budget' GROUP BY l.account, j.principal) AS c USING (account, principal)
+        LEFT JOIN (SELECT * FROM dp_int.entry_sums WHERE NOT everybody) AS s USING (account, principal)
+       WHERE (t.spent, t.spent_epsilon, t.rest, t.rest_rho) IS DISTINCT FROM (c.spent, s.epsilon, s.rest, s.rest_rho)
+       LIMIT 1)),
+    ('no charge went beyond the budget that was in force', dp_int.overdraft())) AS c(item, detail);
 
   RETURN QUERY SELECT * FROM dp_int.verify_blocks();
 
-  item := 'no relation is in two accounts';
-  SELECT min(relation) INTO detail
-    FROM dp_int.account_relation
-   WHERE current AND relid <> 0
-   GROUP BY relid
-  HAVING count(DISTINCT account) > 1
-   ORDER BY 1
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  item := 'the levels of every category are those that the ledger names';
-  SELECT format('data set "%s"', d.name) INTO detail
-    FROM dp_int.dataset d
-   WHERE d.unregistered_at IS NULL
-     AND d.categories <> coalesce((SELECT coalesce(l.event -> 'categories', l.event #> '{budget,categories}')
-                                     FROM dp_int.ledger l
-                                    WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND (l.event ? 'categories' OR l.event -> 'budget' ? 'relation')
-                                    ORDER BY l.seq DESC LIMIT 1), '{}')
-   ORDER BY d.name
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  -- Entries of versions that did not record max_rows have no such number.
-  item := 'what tells persons apart is what the ledger names';
-  SELECT format('data set "%s"', d.name) INTO detail
-    FROM dp_int.dataset d
-    LEFT JOIN LATERAL (SELECT l.event -> 'budget' AS named
-                         FROM dp_int.ledger l
-                        WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation'
-                        ORDER BY l.seq DESC LIMIT 1) AS b ON true
-   WHERE d.unregistered_at IS NULL
-     AND ((d.unit_source, d.persons) IS DISTINCT FROM (b.named ->> 'unit', (b.named ->> 'persons')::bigint)
-          OR b.named ? 'max_rows' AND d.max_rows IS DISTINCT FROM (b.named ->> 'max_rows')::int)
-   ORDER BY d.name
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  item := 'every release has its own charge, which was not given back';
-  SELECT format('release %s', r.id) INTO detail
-    FROM dp_int.release r
-    LEFT JOIN dp_int.ledger c ON c.id = r.charge
-   WHERE c.kind IS DISTINCT FROM 'charge' OR c.job IS DISTINCT FROM r.job OR EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)
-   ORDER BY r.released_at
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  item := 'every charge has a job: one that released, one still under way, or one abandoned by name, or it was given back';
-  SELECT format('entry %s', c.id) INTO detail
-    FROM dp_int.ledger c
-    LEFT JOIN dp_int.job j ON j.id = c.job
-   WHERE c.kind = 'charge'
-     AND (j.id IS NULL
-          OR NOT EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)
-             AND NOT (j.charge IS NOT DISTINCT FROM c.id AND (j.state IN ('charged', 'reading')
-                       OR j.state = 'abandoned' AND EXISTS (SELECT FROM dp_int.ledger b WHERE b.account = c.account AND b.kind = 'budget' AND b.event ->> 'abandon' = j.id::text)
-                       OR EXISTS (SELECT FROM dp_int.release r WHERE r.charge = c.id))))
-   ORDER BY c.id
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
+  RETURN QUERY SELECT c.item, c.detail IS NULL, c.detail FROM (VALUES
+    ('no relation is in two accounts', (
+      SELECT min(relation)
+        FROM dp_int.account_relation
+       WHERE current AND relid <> 0
+       GROUP BY relid
+      HAVING count(DISTINCT account) > 1
+       ORDER BY 1
+       LIMIT 1)),
+    ('the levels of every category are those that the ledger names', (
+      SELECT format('data set "%s"', d.name)
+        FROM dp_int.dataset d
+       WHERE d.unregistered_at IS NULL
+         AND d.categories <> coalesce((SELECT coalesce(l.event -> 'categories', l.event #> '{budget,categories}')
+                                         FROM dp_int.ledger l
+                                        WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND (l.event ? 'categories' OR l.event -> 'budget' ? 'relation')
+                                        ORDER BY l.seq DESC LIMIT 1), '{}')
+       ORDER BY d.name
+       LIMIT 1)),
+    -- Entries of versions that did not record max_rows have no such number.
+    ('what tells persons apart is what the ledger names', (
+      SELECT format('data set "%s"', d.name)
+        FROM dp_int.dataset d, LATERAL dp_int.registered_budget(d) AS b(named)
+       WHERE d.unregistered_at IS NULL
+         AND ((d.unit_source, d.persons) IS DISTINCT FROM (b.named ->> 'unit', (b.named ->> 'persons')::bigint)
+              OR b.named ? 'max_rows' AND d.max_rows IS DISTINCT FROM (b.named ->> 'max_rows')::int)
+       ORDER BY d.name
+       LIMIT 1)),
+    ('every release has its own charge, which was not given back', (
+      SELECT format('release %s', r.id)
+        FROM dp_int.release r
+        LEFT JOIN dp_int.ledger c ON c.id = r.charge
+       WHERE c.kind IS DISTINCT FROM 'charge' OR c.job IS DISTINCT FROM r.job OR EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)
+       ORDER BY r.released_at
+       LIMIT 1)),
+    ('every charge has a job: one that released, one still under way, or one abandoned by name, or it was given back', (
+      SELECT format('entry %s', c.id)
+        FROM dp_int.ledger c
+        LEFT JOIN dp_int.job j ON j.id = c.job
+       WHERE c.kind = 'charge'
+         AND (j.id IS NULL
+              OR NOT EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)
+                 AND NOT (j.charge IS NOT DISTINCT FROM c.id AND (j.state IN ('charged', 'reading')
+                           OR j.state = 'abandoned' AND EXISTS (SELECT FROM dp_int.ledger b WHERE b.account = c.account AND b.kind = 'budget' AND b.event ->> 'abandon' = j.id::text)
+                           OR EXISTS (SELECT FROM dp_int.release r WHERE r.charge = c.id))))
+       ORDER BY c.id
+       LIMIT 1))) AS c(item, detail);
 END $$;
 COMMENT ON FUNCTION public.dp_verify IS
   'Recomputes the ledger''s hash chains and totals, and holds releases, charges and jobs against each other, and the chains against heads that were kept outside; detail names the first that is wrong. For dp_admin.';

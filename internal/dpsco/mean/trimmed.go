@@ -121,7 +121,7 @@ func (e *trimmedEstimator) narrowed(norm float64) grid {
 // bounds, as values that only a mechanism can open. It reorders the columns.
 func (e *trimmedEstimator) sealedSums(columns [][]int64, g grid) []mech.Smoothed {
 	sealed := make([]mech.Smoothed, len(columns))
-	var workers mech.Crew
+	var workers mech.PanicGroup
 	for k, x := range columns {
 		workers.Go(func() {
 			sum, bound := trimmedSum(x, e.Trim, g.limit, e.noise.Smoothness)

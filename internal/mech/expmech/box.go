@@ -319,7 +319,7 @@ func (e *envelope) refine(boxes []*box) []*box {
 		parts = append(parts, halves[0], halves[1])
 	}
 	alive := make([]bool, len(parts))
-	var group mech.Crew
+	var group mech.PanicGroup
 	for i := 1; i < len(parts); i++ {
 		group.Go(func() { alive[i] = e.bound(parts[i]) })
 	}

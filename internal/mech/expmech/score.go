@@ -193,7 +193,7 @@ func (c workers) share(n, grain int, work func(worker, from, to int)) {
 		work(0, 0, n)
 		return
 	}
-	var group mech.Crew
+	var group mech.PanicGroup
 	for part := 1; part < parts; part++ {
 		group.Go(func() { work(part, n*part/parts, n*(part+1)/parts) })
 	}

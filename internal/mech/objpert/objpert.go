@@ -19,8 +19,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// ErrParams marks invalid public parameters of Draw.
-var ErrParams = errors.New("objpert: bad parameter")
+// errParams marks invalid public parameters of Draw.
+var errParams = errors.New("objpert: bad parameter")
 
 // Params are the public parameters of
 //
@@ -56,13 +56,13 @@ const (
 // Validate reports whether Draw works for n rows and d coefficients, from
 // public facts alone.
 //
-// Errors: wraps ErrParams and names the field.
+// Errors: wraps errParams and names the field.
 func (p Params) Validate(n, d int) error {
 	within := func(name string, v, lo, hi float64) error {
 		if v >= lo && v <= hi {
 			return nil
 		}
-		return fmt.Errorf("%w: %s = %v; it must be in [%g, %g]", ErrParams, name, v, lo, hi)
+		return fmt.Errorf("%w: %s = %v; it must be in [%g, %g]", errParams, name, v, lo, hi)
 	}
 	err := errors.Join(
 		within("Epsilon", p.Epsilon, 0x1p-40, 0x1p20),
@@ -75,7 +75,7 @@ func (p Params) Validate(n, d int) error {
 		within("d", float64(d), 1, maxColumns),
 	)
 	if fraction, _ := math.Frexp(p.Pitch); err == nil && fraction != 0.5 {
-		err = fmt.Errorf("%w: Pitch = %v; it must be a power of two", ErrParams, p.Pitch)
+		err = fmt.Errorf("%w: Pitch = %v; it must be a power of two", errParams, p.Pitch)
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 	} {
 		p, n, d := good, 10, 2
 		change(&p, &n, &d)
-		if err := p.Validate(n, d); !errors.Is(err, ErrParams) {
+		if err := p.Validate(n, d); !errors.Is(err, errParams) {
 			t.Errorf("%+v, n = %d, d = %d: %v", p, n, d, err)
 		}
 	}

@@ -43,7 +43,7 @@ func derivativeOf(l loss.Loss, predicted, y sqlsum.Expr) sqlsum.Expr {
 }
 
 // source returns the regressors that the coefficients multiply, including the constant.
-func (x *Elsewhere) source(intercept bool) []sqlsum.Expr {
+func (x *Pushdown) source(intercept bool) []sqlsum.Expr {
 	if intercept {
 		return append([]sqlsum.Expr{sqlsum.Number(1)}, x.x...)
 	}
@@ -51,13 +51,13 @@ func (x *Elsewhere) source(intercept bool) []sqlsum.Expr {
 }
 
 // predict returns the prediction <x, w> plus the offset.
-func (x *Elsewhere) predict(w []float64, intercept bool) sqlsum.Expr {
+func (x *Pushdown) predict(w []float64, intercept bool) sqlsum.Expr {
 	return sqlsum.Add(linear(x.source(intercept), w), x.knownOffset())
 }
 
 // ask adds up the row gradients in the database, under contract c.
 func (g gradients) ask(c mech.Contract, leverage float64) *mech.Sum {
-	x, intercept := g.data.Elsewhere, g.data.Intercept
+	x, intercept := g.data.Pushdown, g.data.Intercept
 	derivative := derivativeOf(g.loss, x.predict(g.w, intercept), x.y)
 	if g.anchor != nil {
 		derivative = sqlsum.Sub(derivative, derivativeOf(g.loss, x.predict(g.anchor, intercept), x.y))
@@ -87,9 +87,9 @@ func sumOfSquares(v []sqlsum.Expr) sqlsum.Expr {
 	return sqlsum.Add(squares...)
 }
 
-// askMoments adds up the second moments of the weighted rows in the database, as secondMoments does
+// queryMoments adds up the second moments of the weighted rows in the database, as secondMoments does
 // in memory.
-func (x *Elsewhere) askMoments(c mech.MomentContract, intercept bool) *mech.Moments {
+func (x *Pushdown) queryMoments(c mech.MomentContract, intercept bool) *mech.Moments {
 	rows := x.source(intercept)
 	if x.weight != (sqlsum.Expr{}) {
 		rows = multiplied(rows, sqlsum.Sqrt(x.weight))
@@ -98,7 +98,7 @@ func (x *Elsewhere) askMoments(c mech.MomentContract, intercept bool) *mech.Mome
 }
 
 // times replaces the rows x by P x.
-func (x *Elsewhere) times(p mat.Matrix, intercept bool) {
+func (x *Pushdown) times(p mat.Matrix, intercept bool) {
 	source := x.source(intercept)
 	x.x = nil
 	for j := range source {

@@ -18,8 +18,8 @@ func (r *exprRow) pilotVector(bound, cut float64) []sqlsum.Expr {
 	return append(multiplied(r.z, inverse), last)
 }
 
-// askPilot runs pilot pass t in the database.
-func (f *jointFit) askPilot(t int, x *Elsewhere) jointPilot {
+// queryPilot runs pilot pass t in the database.
+func (f *jointFit) queryPilot(t int, x *Pushdown) jointPilot {
 	f.wide = mat.DenseCopyOf(f.p)
 	r := x.row(f.p, f.w, f.shape.Intercept)
 	r.scaleByWeight()
@@ -47,12 +47,12 @@ const leastStep = 0x1p-40
 
 // stepWeight returns a row's weight in the step, as computed by weigh; f.wide are the coordinates of
 // the last pilot pass.
-func (f *jointFit) stepWeight(x *Elsewhere) sqlsum.Expr {
+func (f *jointFit) stepWeight(x *Pushdown) sqlsum.Expr {
 	before := x.row(f.wide, f.w, f.shape.Intercept)
 	before.scaleByWeight()
 	shortened := sqlsum.Div(sqlsum.Bound(f.bound), sqlsum.Max(before.length, sqlsum.Bound(f.bound)))
 	kept := sqlsum.Square(sqlsum.Max(shortened, sqlsum.Number(leastStep)))
-	return sqlsum.Max(sqlsum.Add(kept, sqlsum.Mul(sqlsum.Number(f.back), sqlsum.Sub(sqlsum.Number(1), kept))), sqlsum.Number(leastStep))
+	return sqlsum.Max(sqlsum.Add(kept, sqlsum.Mul(sqlsum.Number(f.restored), sqlsum.Sub(sqlsum.Number(1), kept))), sqlsum.Number(leastStep))
 }
 
 // parts returns v cut at the inner length, and the rest up to the outer one, each in its unit.
@@ -63,30 +63,30 @@ func (c cuts) parts(v sqlsum.Expr) (inner, rest sqlsum.Expr) {
 	return sqlsum.Mul(inner, sqlsum.Number(1/unit)), sqlsum.Mul(rest, sqlsum.Number(1/unitRest))
 }
 
-// askStep runs the pass of the step in the database.
-func (f *jointFit) askStep(x *Elsewhere) jointStep {
+// queryStep runs the pass of the step in the database.
+func (f *jointFit) queryStep(x *Pushdown) jointStep {
 	r := x.row(f.stepCoordinates(), f.w, f.shape.Intercept)
 	r.scaleByWeight()
 	direction := r.direction()
 	size := sqlsum.Mul(sqlsum.Mul(f.stepWeight(x), r.e), r.length)
 	inner, rest := f.stepCuts.parts(size)
 	p := sqlsum.Pass{Sums: []sqlsum.Vector{sumVector(slices.Concat(multiplied(direction, inner), multiplied(direction, rest)), f.stepContract())}}
-	level := sqlsum.Mul(r.e, r.root)
+	intercept := sqlsum.Mul(r.e, r.root)
 	if f.shape.Intercept {
-		inner, rest := f.levelCuts.parts(level)
-		p.Sums = append(p.Sums, sumVector([]sqlsum.Expr{inner, rest}, f.levelContract()))
+		inner, rest := f.interceptCuts.parts(intercept)
+		p.Sums = append(p.Sums, sumVector([]sqlsum.Expr{inner, rest}, f.interceptContract()))
 	}
 	if f.Intervals {
 		meat := multiplied(direction, sqlsum.Mul(sqlsum.Clamp(size, f.stepCuts.outer), sqlsum.Number(1/f.stepCuts.outer)))
 		if f.shape.Intercept {
-			meat = append(meat, sqlsum.Mul(sqlsum.Clamp(level, f.levelCuts.outer), sqlsum.Number(1/f.levelCuts.outer)))
+			meat = append(meat, sqlsum.Mul(sqlsum.Clamp(intercept, f.interceptCuts.outer), sqlsum.Number(1/f.interceptCuts.outer)))
 		}
 		p.Moments = append(p.Moments, momentVector(meat, f.meatContract()))
 	}
 	totals := x.totals(p)
 	seen := jointStep{step: summed(f.stepContract(), totals.Sums[0])}
 	if f.shape.Intercept {
-		seen.level = summed(f.levelContract(), totals.Sums[1])
+		seen.intercept = summed(f.interceptContract(), totals.Sums[1])
 	}
 	if f.Intervals {
 		seen.meat = summedMoments(f.meatContract(), totals.Moments[0])

@@ -9,10 +9,10 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Elsewhere is a design whose rows stay in a database, which computes the sums of every pass.
+// Pushdown is a design whose rows stay in a database, which computes the sums of every pass (aggregate pushdown).
 // Columns are numbered as in the statements of the passes. A row with a missing value in one of them
 // is unusable: it contributes nothing.
-type Elsewhere struct {
+type Pushdown struct {
 	Totals   func(sqlsum.Pass) (sqlsum.Totals, error) // runs a pass
 	Target   int
 	Features []Term
@@ -31,25 +31,25 @@ type Term struct{ Column, Level int }
 
 // columns returns the number of stored feature columns of the design.
 func (x Data) columns() int {
-	if x.Elsewhere != nil {
-		return len(x.Elsewhere.Features)
+	if x.Pushdown != nil {
+		return len(x.Pushdown.Features)
 	}
 	return len(x.X)
 }
 
 // weighted reports whether rows have weights.
 func (x Data) weighted() bool {
-	return x.Weight != nil || x.Elsewhere != nil && x.Elsewhere.Weight > 0
+	return x.Weight != nil || x.Pushdown != nil && x.Pushdown.Weight > 0
 }
 
 // hasOffsets reports whether rows have offsets or, of counts, exposures.
 func (x Data) hasOffsets() bool {
-	none, e := sqlsum.Expr{}, x.Elsewhere
+	none, e := sqlsum.Expr{}, x.Pushdown
 	return x.Offset != nil || e != nil && (e.offset != none || e.exposure != none)
 }
 
 // express sets the expressions of the columns in scaled units.
-func (a Scaled) express(x *Elsewhere, shape Shape, mostWeight float64) {
+func (a Scaled) express(x *Pushdown, shape Shape, mostWeight float64) {
 	for j, term := range x.Features {
 		if term.Level > 0 {
 			x.x = append(x.x, sqlsum.Mul(sqlsum.Sub(sqlsum.Is(term.Column, term.Level), sqlsum.Number(a.centres()[j])), sqlsum.Number(1/a.X[j])))
@@ -80,7 +80,7 @@ func (a Scaled) express(x *Elsewhere, shape Shape, mostWeight float64) {
 }
 
 // knownOffset returns the offset, or the number 0 without one.
-func (x *Elsewhere) knownOffset() sqlsum.Expr {
+func (x *Pushdown) knownOffset() sqlsum.Expr {
 	if x.offset == (sqlsum.Expr{}) {
 		return sqlsum.Number(0)
 	}
@@ -88,13 +88,13 @@ func (x *Elsewhere) knownOffset() sqlsum.Expr {
 }
 
 // label replaces the target by the indicator of the positive label.
-func (x *Elsewhere) label(negative, positive float64) {
+func (x *Pushdown) label(negative, positive float64) {
 	x.y = sqlsum.Label(x.Target, negative, positive)
 }
 
 // totals runs a pass. After a failed pass it returns the totals of no rows for all later ones:
 // Plan.Run then returns the error, and nothing computed from them is released.
-func (x *Elsewhere) totals(p sqlsum.Pass) sqlsum.Totals {
+func (x *Pushdown) totals(p sqlsum.Pass) sqlsum.Totals {
 	if x.err == nil {
 		var t sqlsum.Totals
 		if t, x.err = x.Totals(p); x.err == nil {
@@ -121,7 +121,7 @@ type exprRow struct {
 }
 
 // row returns a row in the coordinates of the upper triangular P, with the residual of w.
-func (x *Elsewhere) row(p mat.Matrix, w []float64, intercept bool) exprRow {
+func (x *Pushdown) row(p mat.Matrix, w []float64, intercept bool) exprRow {
 	source := x.source(intercept)
 	r := exprRow{y: x.y, weight: x.weight, root: sqlsum.Number(1), predicted: x.predict(w, intercept)}
 	if r.exposure = x.exposure; r.exposure == (sqlsum.Expr{}) {

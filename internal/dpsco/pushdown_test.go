@@ -18,11 +18,11 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// elsewhere is a design whose rows are added up by the twins of statements. Its raw columns are the
+// pushedDown is a design whose rows are added up by the twins of statements. Its raw columns are the
 // target, the features, the offset and the weight.
-func elsewhere(x Data) Data {
+func pushedDown(x Data) Data {
 	raw := append([][]float64{x.Y}, x.X...)
-	e := &Elsewhere{}
+	e := &Pushdown{}
 	for j := range x.X {
 		e.Features = append(e.Features, Term{Column: 1 + j})
 	}
@@ -36,7 +36,7 @@ func elsewhere(x Data) Data {
 		}
 	}
 	e.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
-		t, add, row := p.Empty(), p.Twin(), make([]float64, len(raw))
+		t, add, row := p.Empty(), p.TwinForTests(), make([]float64, len(raw))
 		for i := range x.Y {
 			for j, column := range raw {
 				row[j] = column[i]
@@ -45,10 +45,10 @@ func elsewhere(x Data) Data {
 		}
 		return t, nil
 	}
-	return Data{Shape: x.Shape, Elsewhere: e}
+	return Data{Shape: x.Shape, Pushdown: e}
 }
 
-// summable are the methods that take rows which are elsewhere, by model.
+// summable are the methods of which a database can compute the sums, by model.
 var summable = map[string][]string{
 	"linear":   {catalogue.MethodAuto, "plain auto", "gd", "accmd", "whitened gd"},
 	"logistic": {catalogue.MethodAuto, "plain auto", "gd", "accmd", "whitened gd"},
@@ -58,12 +58,12 @@ var summable = map[string][]string{
 
 // Rows that stay elsewhere give to every release what they give where they are, but for how they
 // are rounded to steps: of every method that says so, with weights, offsets, scales and centres.
-func TestRowsElsewhereGiveTheSame(t *testing.T) {
+func TestPushdownGivesTheSame(t *testing.T) {
 	for model, methods := range summable {
 		for _, method := range methods {
 			for k := range 8 {
 				x := weightedLaw(model, 3000, uint64(k))
-				for i := 0; i < x.N; i += 7 { // rows that say nothing, and far ones
+				for i := 0; i < x.N; i += 7 { // unusable rows, and far ones
 					x.X[i%2][i] = []float64{math.NaN(), math.Inf(1), 30, -5, 40}[i/7%5]
 					if k >= 4 {
 						x.X[i%2][i] *= 1e7
@@ -97,7 +97,7 @@ func TestRowsElsewhereGiveTheSame(t *testing.T) {
 				}
 				if k == 5 || k == 6 { // columns without a scale; the target has one where there is an offset
 					a.X, a.UnscaledX = repeat(1, len(a.X)), []int{0, 1}
-					a.CentreX, a.CentreY, a.Unknown = nil, 0, true
+					a.CentreX, a.CentreY, a.NoScales = nil, 0, true
 					for i := range x.X[0] {
 						x.X[0][i] *= 1000
 						x.X[1][i] /= 1000
@@ -123,7 +123,7 @@ func TestRowsElsewhereGiveTheSame(t *testing.T) {
 				}
 				name := fmt.Sprintf("%s by %s, %d", model, method, k)
 				here := taped(t, a, cloned(x), nil)
-				there := taped(t, a, elsewhere(x), here)
+				there := taped(t, a, pushedDown(x), here)
 				if len(here.Releases) != len(there.Releases) {
 					t.Fatalf("%s: %d releases, elsewhere %d", name, len(here.Releases), len(there.Releases))
 				}
@@ -184,9 +184,9 @@ func TestAFailedPassReleasesNothing(t *testing.T) {
 	for pass := range 4 {
 		x := weightedLaw("linear", 3000, 1)
 		a := askedFor(t, "linear", catalogue.MethodAuto, false, &x)
-		there := elsewhere(x)
-		made, sums := 0, there.Elsewhere.Totals
-		there.Elsewhere.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
+		there := pushedDown(x)
+		made, sums := 0, there.Pushdown.Totals
+		there.Pushdown.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
 			if made++; made > pass {
 				return sqlsum.Totals{}, broken
 			}
@@ -208,14 +208,14 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 	extremes := []float64{math.Inf(1), 1e30, 1, 1e-30, math.NaN()}
 	shape := Shape{N: 1000, D: 4, Intercept: true}
 	passes := 0
-	x := &Elsewhere{Features: []Term{{1, 0}, {2, 3}, {3, 0}}, Offset: 4, Weight: 5, Exposure: 6, Totals: func(p sqlsum.Pass) (sqlsum.Totals, error) {
+	x := &Pushdown{Features: []Term{{1, 0}, {2, 3}, {3, 0}}, Offset: 4, Weight: 5, Exposure: 6, Totals: func(p sqlsum.Pass) (sqlsum.Totals, error) {
 		passes++
 		p.SQL("t", []string{"a", "b", "c", "d", "e", "f", "g"})
 		return p.Empty(), nil
 	}}
 	scaled := Scaled{X: []float64{1e300, 1, 1e-300}, Y: 1e-100, CentreX: []float64{1, 0, 1e-120}, CentreOffset: 1, Exposure: 1}
 	scaled.express(x, shape, 1e100)
-	counts := &Elsewhere{Features: x.Features, Offset: 4, Weight: 5, Exposure: 6, Totals: x.Totals}
+	counts := &Pushdown{Features: x.Features, Offset: 4, Weight: 5, Exposure: 6, Totals: x.Totals}
 	scaled.Counts = true
 	scaled.express(counts, Shape{D: 3}, 1e300)
 	for _, a := range extremes {
@@ -232,10 +232,10 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 					t.Fatal(err)
 				}
 				f := newJointFit(joint)
-				f.p, f.w, f.bound, f.cut, f.back = p, w, a, b, min(1, c)
-				f.stepCuts, f.levelCuts = cuts{inner: a, outer: b, share: 0.5}, cuts{inner: c, outer: a, share: 0.5}
-				f.askPilot(pilotPasses-1, x)
-				f.askStep(x)
+				f.p, f.w, f.bound, f.cut, f.restored = p, w, a, b, min(1, c)
+				f.stepCuts, f.interceptCuts = cuts{inner: a, outer: b, share: 0.5}, cuts{inner: c, outer: a, share: 0.5}
+				f.queryPilot(pilotPasses-1, x)
+				f.queryStep(x)
 				for _, curve := range []curve{logisticCurve{}, huberCurve{delta: b, cut: c}, poissonCurve{unit: 1, cut: b}} {
 					newton, err := Newton{Curve: curve, Bound: 1, Intervals: true}.releases(shape, 1)
 					if err != nil {
@@ -247,14 +247,14 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 					if curve.counted() != nil {
 						x = counts
 					}
-					f.askFirst(x)
-					f.askStep(0, x)
-					f.askStep(newtonSteps-1, x)
+					f.queryFirst(x)
+					f.queryStep(0, x)
+					f.queryStep(newtonSteps-1, x)
 				}
 				for _, bound := range []float64{0x1p-400, 1, 0x1p400} { // that of svrg goes with the distance from its anchor
 					contract := mech.Contract{Norm: mech.L2, Bound: bound, N: shape.N, D: 4}
 					for _, l := range []loss.Loss{loss.Squared{}, loss.Logistic{}, loss.Huber{Delta: c}} {
-						gradients{l, Data{Shape: shape, Elsewhere: x}, nil, w, []float64{c, a, b, -a}}.ask(contract, b)
+						gradients{l, Data{Shape: shape, Pushdown: x}, nil, w, []float64{c, a, b, -a}}.ask(contract, b)
 					}
 				}
 			}
@@ -267,20 +267,20 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 		}
 		f := newNewtonFit(newton)
 		f.p, f.w, f.limit, f.bound = mat.NewDense(4, 4, slices.Repeat([]float64{1e30}, 16)), []float64{1, 2, 3, 4}, 1, 1
-		f.askStep(0, x)
+		f.queryStep(0, x)
 	}
 	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these
 		moved := Scaled{X: []float64{0x1p-11, 1, 0x1p-4}, Y: 1, CentreX: []float64{a, -a, a}, CentreY: -a}
 		moved.expressAgain(x)
-		x.askPositions(1000, detailBins, []numeric{{column: 0}, {column: 2}, {column: target}}, &moved)
+		x.queryPositions(1000, detailBins, []numeric{{column: 0}, {column: 2}, {column: target}}, &moved)
 		askFar()
 	}
 	for _, a := range []float64{0x1p-59, 1, 0x1p59} { // as scales do that are found
 		found := Scaled{X: []float64{a, 1, 1 / a}, Y: a}
 		unscaled := []numeric{{column: 0}, {column: 2}, {column: target}}
-		x.askPositions(1000, sizeBins, unscaled, nil)
+		x.queryPositions(1000, sizeBins, unscaled, nil)
 		found.expressUnscaled(x, unscaled)
-		x.askPositions(1000, sizeBins, unscaled, nil)
+		x.queryPositions(1000, sizeBins, unscaled, nil)
 		askFar()
 	}
 	if x.err != nil || passes != 125*(2+3*3+3*3)+4*4+3*7 {
@@ -289,22 +289,22 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 }
 
 // A row that is replaced by another one moves every release by what its noise hides, and no more:
-// by rows at the ends of floating point, rows that say nothing, and ordinary ones.
-func TestNeighboursOfRowsElsewhere(t *testing.T) {
+// by rows at the ends of floating point, unusable rows, and ordinary ones.
+func TestNeighboursOfPushdown(t *testing.T) {
 	others := [][]float64{{math.NaN(), 1, 1}, {1e300, -1e300, 1}, {1, 1e9, -1e9}, {0, 0, 0}, {1, 5e-324, 1e-310}, {-1e18, 1e18, 1e-18}, {1, 40, -3}, {0, math.Inf(1), 1}}
 	fullest := 0.0
 	for model, methods := range summable {
 		for _, method := range methods {
 			x := weightedLaw(model, 400, 1)
 			a := askedFor(t, model, method, method == catalogue.MethodAuto, &x)
-			tape := taped(t, a, elsewhere(cloned(x)), nil)
+			tape := taped(t, a, pushedDown(cloned(x)), nil)
 			for k, other := range others {
 				neighbour := cloned(x)
 				neighbour.Y[k], neighbour.X[0][k], neighbour.X[1][k] = other[0], other[1], other[2]
 				if neighbour.Weight != nil {
 					neighbour.Weight[k] = mostWeight
 				}
-				for r, release := range taped(t, a, elsewhere(neighbour), tape).Releases {
+				for r, release := range taped(t, a, pushedDown(neighbour), tape).Releases {
 					share := release.Share(tape.Releases[r])
 					if fullest = max(fullest, share); share > 1 {
 						t.Errorf("%s by %s: neighbour %d moves release %d by %v", model, method, k, r, share)

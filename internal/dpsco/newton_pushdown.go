@@ -79,8 +79,8 @@ func (poissonCurve) firstOf(r *exprRow) {
 	r.length, r.square = sqlsum.Mul(r.length, root), sqlsum.Mul(r.square, sqlsum.Square(root))
 }
 
-// askFirst makes the first pass in the database.
-func (f *newtonFit) askFirst(x *Elsewhere) newtonFirst {
+// queryFirst makes the first pass in the database.
+func (f *newtonFit) queryFirst(x *Pushdown) newtonFirst {
 	r := x.row(f.p, f.w, f.shape.Intercept)
 	f.Curve.(exprCurve).firstOf(&r)
 	r.scaleByWeight()
@@ -99,8 +99,8 @@ func (f *newtonFit) askFirst(x *Elsewhere) newtonFirst {
 	return seen
 }
 
-// askStep makes the pass of step t in the database.
-func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
+// queryStep makes the pass of step t in the database.
+func (f *newtonFit) queryStep(t int, x *Pushdown) newtonSums {
 	last := t == newtonSteps-1
 	r := x.row(f.p, f.w, f.shape.Intercept)
 	l := f.Curve.(exprCurve).lossesOf(&r)
@@ -127,7 +127,7 @@ func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
 		p.Moments = append(p.Moments, momentVector(given, f.curvatureContract()))
 	}
 	totals := x.totals(p)
-	seen := newtonSeen{score: summed(f.scoreContract(t), totals.Sums[0]), curvature: summedMoments(f.curvatureContract(), totals.Moments[0])}
+	seen := newtonSums{score: summed(f.scoreContract(t), totals.Sums[0]), curvature: summedMoments(f.curvatureContract(), totals.Moments[0])}
 	if meat {
 		seen.meat = summedMoments(f.curvatureContract(), totals.Moments[1])
 	}

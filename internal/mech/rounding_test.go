@@ -39,14 +39,14 @@ func TestDiscreteNoiseIsNearRoundedNormalNoise(t *testing.T) {
 	}
 }
 
-func TestSurchargeCountsEveryCoordinateOfEveryCall(t *testing.T) {
-	one := Surcharge(1, 1000, 1, 1)
+func TestRoundingDeltaCountsEveryCoordinateOfEveryCall(t *testing.T) {
+	one := RoundingDelta(1, 1000, 1, 1)
 	if want := (1 + math.Exp(20)) * 0.0211 / math.Exp2(82); math.Abs(one/want-1) > 1e-12 {
 		t.Errorf("got %v, want %v", one, want)
 	}
 	for name, got := range map[string]float64{
-		"coordinates": Surcharge(1, 1000, 10, 1) / 10, "calls": Surcharge(1, 1000, 1, 50) / 50,
-		"noise": Surcharge(3, 1000, 1, 1) * 9, "a coarser grid for more records": Surcharge(1, 1<<25, 1, 1) / 256,
+		"coordinates": RoundingDelta(1, 1000, 10, 1) / 10, "calls": RoundingDelta(1, 1000, 1, 50) / 50,
+		"noise": RoundingDelta(3, 1000, 1, 1) * 9, "a coarser grid for more records": RoundingDelta(1, 1<<25, 1, 1) / 256,
 	} {
 		if math.Abs(got/one-1) > 1e-12 {
 			t.Errorf("%s: %v for %v", name, got, one)

@@ -9,9 +9,9 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// Numbers on disk that cannot be read, as those beyond the end of their file, break a crew, not
+// Numbers on disk that cannot be read, as those beyond the end of their file, are a panic of a group, not of
 // the program: also where assembly reads them.
-func TestACrewOutlivesABadDisk(t *testing.T) {
+func TestAPanicGroupOutlivesABadDisk(t *testing.T) {
 	const page = 4096
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -36,13 +36,13 @@ func TestACrewOutlivesABadDisk(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if broken, ok := recover().(*Broken); !ok {
-					t.Errorf("%s: %v", name, broken)
+				if caught, ok := recover().(*CaughtPanic); !ok {
+					t.Errorf("%s: %v", name, caught)
 				}
 			}()
-			var crew Crew
-			crew.Go(use)
-			crew.Wait()
+			var group PanicGroup
+			group.Go(use)
+			group.Wait()
 		}()
 	}
 }

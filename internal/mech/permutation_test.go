@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// Every deal is uniform, whatever was dealt before.
-func TestDealIsUniformAndFresh(t *testing.T) {
+// Every sample is uniform, whatever was sampled before.
+func TestSampleIsUniformAndFresh(t *testing.T) {
 	const n, m = 5, 2
-	d := NewDeck(n, testSource(t, 1))
+	d := NewPermutation(n, testSource(t, 1))
 	last, counts := 0, make([]int, 400)
 	for range 80_000 {
-		rows := d.Deal(m)
+		rows := d.Sample(m)
 		pair := rows[0]*(n-1) + rows[1]
 		if rows[1] > rows[0] {
 			pair--
@@ -24,23 +24,23 @@ func TestDealIsUniformAndFresh(t *testing.T) {
 		uniform[i] = 1. / 400
 	}
 	if !fits(counts, uniform) {
-		t.Errorf("pairs of deals: %v", counts)
+		t.Errorf("pairs of samples: %v", counts)
 	}
 }
 
-func TestDealsAreSets(t *testing.T) {
-	d := NewDeck(100, testSource(t, 2))
+func TestSamplesAreSets(t *testing.T) {
+	d := NewPermutation(100, testSource(t, 2))
 	for m := range 101 {
-		rows := slices.Sorted(slices.Values(d.Deal(m)))
+		rows := slices.Sorted(slices.Values(d.Sample(m)))
 		if len(slices.Compact(rows)) != m || m > 0 && (rows[0] < 0 || rows[m-1] > 99) {
-			t.Fatalf("deal of %d: %v", m, rows)
+			t.Fatalf("sample of %d: %v", m, rows)
 		}
 	}
 }
 
 func TestBlocksCoverAllRowsEvenly(t *testing.T) {
 	for n := 1; n < 30; n++ {
-		d := NewDeck(n, testSource(t, uint64(n)))
+		d := NewPermutation(n, testSource(t, uint64(n)))
 		for q := 1; q <= n; q++ {
 			blocks := d.Blocks(q)
 			all := slices.Concat(blocks...)
@@ -60,7 +60,7 @@ func TestBlocksCoverAllRowsEvenly(t *testing.T) {
 // In which block a row lands is uniform: blocks by position, the mutant that
 // does not shuffle, fail.
 func TestBlocksAreShuffled(t *testing.T) {
-	d := NewDeck(6, testSource(t, 3))
+	d := NewPermutation(6, testSource(t, 3))
 	counts := make([]int, 3)
 	for range 20_000 {
 		for b, rows := range d.Blocks(3) {
@@ -74,10 +74,10 @@ func TestBlocksAreShuffled(t *testing.T) {
 	}
 }
 
-func TestMisuseOfDecksPanics(t *testing.T) {
-	d := NewDeck(3, testSource(t, 4))
+func TestMisuseOfPermutationsPanics(t *testing.T) {
+	d := NewPermutation(3, testSource(t, 4))
 	for name, f := range map[string]func(){
-		"too many rows": func() { d.Deal(4) }, "fewer than none": func() { d.Deal(-1) },
+		"too many rows": func() { d.Sample(4) }, "fewer than none": func() { d.Sample(-1) },
 		"more blocks than rows": func() { d.Blocks(4) }, "no blocks": func() { d.Blocks(0) },
 	} {
 		if !panics(f) {

@@ -9,21 +9,21 @@ import (
 	"sync/atomic"
 )
 
-// Crew is a sync.WaitGroup whose Wait panics with a *Broken if a function that it ran has panicked. Without
+// PanicGroup is a sync.WaitGroup whose Wait panics with a *CaughtPanic if a function that it ran has panicked. Without
 // it a panic on a separate goroutine would end the program, possibly because of one person's row. Faults
 // when reading numbers on disk are panics too.
-type Crew struct {
+type PanicGroup struct {
 	group  sync.WaitGroup
-	broken atomic.Pointer[Broken]
+	caught atomic.Pointer[CaughtPanic]
 }
 
 // Go runs f on a goroutine of its own.
-func (c *Crew) Go(f func()) {
+func (c *PanicGroup) Go(f func()) {
 	c.group.Go(func() {
 		debug.SetPanicOnFault(true)
 		defer func() {
 			if v := recover(); v != nil {
-				c.broken.CompareAndSwap(nil, Break(v))
+				c.caught.CompareAndSwap(nil, CatchPanic(v))
 			}
 		}()
 		f()
@@ -31,26 +31,26 @@ func (c *Crew) Go(f func()) {
 }
 
 // Wait returns when all functions have ended; it panics if one of them has panicked.
-func (c *Crew) Wait() {
+func (c *PanicGroup) Wait() {
 	c.group.Wait()
-	if b := c.broken.Load(); b != nil {
+	if b := c.caught.Load(); b != nil {
 		panic(b)
 	}
 }
 
-// Broken is the call stack of a function that panicked while it worked on data. It leaves out the panic's
+// CaughtPanic is the call stack of a function that panicked while it worked on data. It leaves out the panic's
 // value, since an index, a length or a message may quote data.
-type Broken struct{ Functions []string }
+type CaughtPanic struct{ Functions []string }
 
-func (b *Broken) Error() string { return "panic at " + strings.Join(b.Functions, " < ") }
+func (b *CaughtPanic) Error() string { return "panic at " + strings.Join(b.Functions, " < ") }
 
-// Break converts the result of recover to a Broken, inside the deferred function that called recover; a
-// Broken from a Crew is returned unchanged.
-func Break(recovered any) *Broken {
-	if b, ok := recovered.(*Broken); ok {
+// CatchPanic converts the result of recover to a CaughtPanic, inside the deferred function that called recover; a
+// CaughtPanic from a PanicGroup is returned unchanged.
+func CatchPanic(recovered any) *CaughtPanic {
+	if b, ok := recovered.(*CaughtPanic); ok {
 		return b
 	}
-	b := new(Broken)
+	b := new(CaughtPanic)
 	callers := make([]uintptr, 32)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
 	for more := true; more; {

@@ -1,0 +1,123 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// newtonFirst holds the moments and histograms of the first pass, before noise.
+type newtonFirst struct {
+	moments          *mech.Moments
+	lengths, targets *mech.Histogram
+}
+
+// first makes the first pass.
+func (f *newtonFit) first(x Data, src *mech.Source) {
+	seen := f.sumFirst(x)
+	joint := make([]float64, (x.D+1)*(x.D+1))
+	seen.moments.Release(joint, f.firstNoise, src)
+	noisy := releaseCounts([]*mech.Histogram{seen.lengths}, f.firstLengthNoise, src)[0]
+	var l *magnitudes
+	longer := 1.0
+	if c := f.Curve.counted(); c == nil {
+		l, longer = readLengths(noisy, f.firstLengthNoise, f.shape.D, f.Bound, newtonTooLong, f.n)
+		f.tooLong = longer > 1
+	} else { // no rescaling: means are exponential in predictions, and the start may be far off
+		l = f.magnitudes(noisy, f.firstLengthNoise, 1, longest(f.shape.D))
+		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.GroupCount)))
+	}
+	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)
+}
+
+func (f *newtonFit) sumFirst(x Data) newtonFirst {
+	if x.Pushdown != nil {
+		return f.queryFirst(x.Pushdown)
+	}
+	moments := merging[*mech.Moments]{total: mech.NewMoments(f.firstContract())}
+	lengths, targets := magnitudeCounts(x.N), magnitudeCounts(x.N)
+	counted := f.Curve.counted() != nil
+	x.scan(f.p, f.w, func() func(int, *rowBlock) {
+		m, l, s, rows := moments.fork(), lengths.fork(), targets.fork(), newNewtonRows()
+		return func(_ int, r *rowBlock) {
+			rows.rowBlock = r
+			f.Curve.first(rows)
+			r.scaleByWeight()
+			if counted {
+				r.count(s, rows.target)
+			}
+			r.countFirst(l, r.length, 1)
+			rows.addFirst(m, f.Curve, f.Bound)
+		}
+	})
+	return newtonFirst{moments.merged(), lengths.merged(), targets.merged()}
+}
+
+// knowing returns the curve of counts clipped by the histogram of targets, for a last step on the given
+// number of rows.
+func (f *newtonFit) knowing(targets *magnitudes, rows float64) curve {
+	return f.Curve.counted().knowing(targets, f.lastScoreNoise(rows))
+}
+
+// lastScoreNoise is the noise of the last step on the given number of rows, in units of the clipping threshold
+// of counts, as the choice of that threshold uses it.
+func (f *newtonFit) lastScoreNoise(rows float64) float64 {
+	return f.d * f.scoreNoise[newtonSteps-1].NoiseMultiplier / rows
+}
+
+// readFirst splits released joint moments into second moments and a gradient, and corrects both for rows
+// that are longer than their scales by the factor longer, as readLengths returns it.
+func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset bool) *newtonStart {
+	d := f.shape.D
+	floats.Scale(square(longer), joint)
+	unit := f.Bound * f.Curve.firstCut() / residualWeight
+	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
+	s := &newtonStart{
+		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, usable: 1, weighted: weighted, offset: offset, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
+		deviation: deviation / math.Sqrt2 * unit, noiseFloor: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
+	}
+	for i := range d {
+		for j := i; j < d; j++ {
+			s.moments.SetSym(i, j, joint[i*(d+1)+j]*square(f.Bound))
+		}
+		s.gradient.SetVec(i, joint[i*(d+1)+d]*unit)
+	}
+	switch {
+	case s.intercept && weighted:
+		f.weights = min(1, max(s.moments.At(0, 0), s.noiseFloor, leastWeight))
+		s.moments.SetSym(0, 0, f.weights)
+	case s.intercept:
+		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), leastConstant))
+	}
+	s.q, _ = newWhitener(s.moments, s.noiseFloor).atScales(longer).triangular(s.moments)
+	return s
+}
+
+// begin sets the fit, the coordinates and the histograms for the first step.
+func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
+	if lengths.seen {
+		s.usable = lengths.usable()
+		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
+	}
+	if c := f.Curve.counted(); c != nil {
+		f.Curve = c.besideZeros(s, f.lastScoreNoise(f.n/float64(max(1, f.shape.GroupCount))))
+	}
+	f.w, f.mean = f.Curve.begin(s)
+	proximalStep(f.Psi, s.q, f.w, 1)
+	f.whitened, f.firstLengths = s.q, lengths
+	f.most, f.seen = s.readMoments()
+	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
+	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
+	if lengths.seen {
+		f.rare = rareLengths(s.moments, s.noiseFloor, lengths, s.intercept)
+		floats.Scale(1/math.Sqrt(1+tilt), f.rare)
+		f.scores, f.lengths = lengths, lengths
+		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.usable() * lengths.excessSquare(0)))
+		whole := lengths.excessSquare(0)
+		f.firstScore = f.rescale / math.Sqrt(f.mean) * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
+		f.rescaleScores = f.rescale / math.Sqrt(f.mean/f.weights)                                             // a score has its weight, a length the root of it
+	}
+}

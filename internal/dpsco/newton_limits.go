@@ -1,0 +1,54 @@
+package dpsco
+
+import "math"
+
+// choose sets limit and bound of step t, which balance noise with the parts of scores and curvature that
+// they remove.
+func (f *newtonFit) choose(t int) {
+	size := f.Curve.size()
+	if f.scores == nil {
+		f.limit, f.bound = 1.5*size*math.Sqrt(f.d/f.mean), 1.5*math.Sqrt(f.d)
+		return
+	}
+	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
+	f.limit = f.limitFor(f.scores, t)
+	f.bound = minimiseOnGrid(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
+		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale) + excessOfRare(f.rare, bound)
+	})
+}
+
+// limitFor returns the limit of step t for the given histogram of scores.
+func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
+	z := f.scoreNoise[t].NoiseMultiplier / f.n
+	_, unit := f.weightOfTail()
+	limit := minimiseOnGrid(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
+	if t == newtonSteps-1 && f.perLength > 0 {
+		limit = max(limit, f.cheapLimit(z))
+	}
+	return limit
+}
+
+// costOfLimit is what noise and the scores beyond a limit cost in step t.
+func (f *newtonFit) costOfLimit(scores *magnitudes, t int, limit float64) float64 {
+	weight, unit := f.weightOfTail()
+	return f.d*square(2*limit*f.scoreNoise[t].NoiseMultiplier/f.n) + square(weight*unit*scores.excess(limit/unit))
+}
+
+// weightOfTail returns the weight, as a bias, of the mean size of scores beyond a limit, and the factor from
+// the sizes in the histogram to scores.
+func (f *newtonFit) weightOfTail() (weight, unit float64) {
+	switch {
+	case f.scoresAreKnown:
+		return f.Curve.tailShare(), f.rescaleScores
+	case f.rareLabel:
+		return rareLabelShare * startShare * math.Sqrt(f.mean), f.rescaleScores * f.Curve.size()
+	}
+	return startShare * math.Sqrt(f.mean), f.rescaleScores * f.Curve.size()
+}
+
+// startShare is the weight, as a bias, of the mean length beyond the limit where scores are not known;
+// rareLabelShare is an additional factor where noise masks a label.
+const (
+	startShare     = 0.3
+	rareLabelShare = 0.16
+)

@@ -1,0 +1,80 @@
+-- Who may ask about a data set, and how much of its budget.
+
+CREATE OR REPLACE FUNCTION public.dp_grant(dataset text, grantee name, epsilon float8 DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  d dp_int.dataset;
+  a dp_int.account;
+  eps numeric;
+  own_cap numeric;
+BEGIN
+  PERFORM dp_int.refuse_copy();
+  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  d := dp_int.dataset_of(dp_grant.dataset);
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN
+    RAISE EXCEPTION 'role % does not exist', coalesce('"' || dp_grant.grantee || '"', 'NULL') USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
+  END IF;
+  IF dp_grant.epsilon IS NOT NULL THEN
+    IF NOT (dp_grant.epsilon > 0 AND dp_grant.epsilon < 'Infinity') THEN
+      RAISE EXCEPTION 'a personal limit must be a positive finite epsilon, not %', dp_grant.epsilon
+        USING ERRCODE = '22023', HINT = 'For instance 1; NULL sets none. dp_revoke takes a grant back.';
+    END IF;
+    eps := dp_int.exact(dp_grant.epsilon);
+    SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+    own_cap := dp_int.positive_cap(a, eps, a.delta);
+  END IF;
+  INSERT INTO dp_int.dataset_grant (dataset, principal, grantee, epsilon, cap)
+  VALUES (d.id, dp_int.admit_principal(dp_grant.grantee), dp_grant.grantee, eps, own_cap)
+  ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET grantee = excluded.grantee, epsilon = excluded.epsilon, cap = excluded.cap;
+  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
+    jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r  -- a superuser is a member of every role
+                  WHERE (r.rolname = dp_grant.grantee OR NOT r.rolsuper) AND pg_has_role(r.oid, dp_grant.grantee, 'USAGE') AND pg_has_role(r.oid, 'dp_analyst', 'USAGE')) THEN
+    RAISE NOTICE 'dpsidecar: "%" is granted data set "%", but neither it nor a member of it may call the functions that ask', dp_grant.grantee, d.name
+      USING HINT = format('An administrator of the roles runs: GRANT dp_analyst TO %I;', dp_grant.grantee);
+  END IF;
+END $$;
+COMMENT ON FUNCTION public.dp_grant IS
+  'Lets a role and its members ask on a data set, optionally with a personal limit for each of them. For dp_admin.';
+
+CREATE OR REPLACE FUNCTION public.dp_revoke(dataset text, grantee name) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  d dp_int.dataset;
+  g dp_int.dataset_grant;
+  revoked boolean := false;
+  groups text := '';
+BEGIN
+  PERFORM dp_int.refuse_copy();  -- whose grants and jobs these are is known when roles are bound
+  IF NOT EXISTS (SELECT FROM dp_int.dataset o WHERE o.name = dp_revoke.dataset) THEN
+    PERFORM dp_int.dataset_of(dp_revoke.dataset);  -- raises
+  END IF;
+  FOR d IN SELECT o.* FROM dp_int.dataset o WHERE o.name = dp_revoke.dataset ORDER BY o.account, o.id LOOP  -- former ones too: their grants show their releases
+    DELETE FROM dp_int.dataset_grant o  -- of the role that has this name, or of a dropped role that had it
+     WHERE o.dataset = d.id
+       AND (o.principal = dp_int.principal_of(dp_revoke.grantee) OR o.grantee = dp_revoke.grantee AND dp_int.role_of(o.principal) IS NULL);
+    IF FOUND THEN
+      revoked := true;
+      PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('revoke', jsonb_build_object('grantee', dp_revoke.grantee)));
+      PERFORM dp_int.refuse_ungranted(d);
+    END IF;
+    g := dp_int.grant_of(d.id, dp_revoke.grantee);
+    CONTINUE WHEN g.dataset IS NULL;
+    groups := format(' "%s" has access as a member of "%s": dp_revoke(%L, %L) ends that for all its members.', dp_revoke.grantee, dp_int.role_of(g.principal), d.name, dp_int.role_of(g.principal));
+    IF revoked AND d.unregistered_at IS NULL THEN
+      RAISE NOTICE 'dpsidecar: "%" may still ask data set "%" as a member of "%", %', dp_revoke.grantee, d.name, dp_int.role_of(g.principal),
+          CASE WHEN g.epsilon IS NULL THEN 'without a personal limit' ELSE format('with a personal limit of epsilon %s', g.epsilon::float8) END
+        USING HINT = format('dp_revoke(%L, %L) ends that for all members, and dp_grant(%L, %L, ...) sets a limit for this one.', d.name, dp_int.role_of(g.principal), d.name, dp_revoke.grantee);
+    ELSIF revoked THEN
+      RAISE NOTICE 'dpsidecar: "%" still sees releases of a former data set "%" as a member of "%"', dp_revoke.grantee, d.name, dp_int.role_of(g.principal)
+        USING HINT = format('dp_revoke(%L, %L) ends that for all members.', d.name, dp_int.role_of(g.principal));
+    END IF;
+  END LOOP;
+  IF NOT revoked THEN
+    RAISE EXCEPTION 'data set "%" is not granted to "%"', dp_revoke.dataset, dp_revoke.grantee
+      USING ERRCODE = '22023', HINT = 'A grant to a group is taken back from the group.' || groups;
+  END IF;
+END $$;
+COMMENT ON FUNCTION public.dp_revoke IS
+  'Takes a grant back, also of data sets that had the name and were unregistered, whose releases it shows: jobs not yet charged are refused. What was spent stays spent. For dp_admin.';
+GRANT EXECUTE ON FUNCTION public.dp_grant, public.dp_revoke TO dp_admin;

@@ -1,0 +1,407 @@
+-- What a registered relation reads: the tables, views, functions and policies below it, whose people it
+-- shows, whether reading it can fail or leave rows out, and whether all that has changed since.
+
+-- The tables below a relation: through views and materialized views to the relations that they read,
+-- through functions that keep their body as a parse tree (BEGIN ATOMIC), through policies of row-level
+-- security to the relations that these read, and through inheritance to every parent and child.
+CREATE OR REPLACE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
+LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$  -- names are compared as text
+BEGIN
+  RETURN QUERY
+  SELECT c.oid, format('%I.%I', n.nspname, c.relname)
+    FROM dp_int.below(p_relid) b
+    JOIN pg_catalog.pg_class c ON b.class = 'pg_catalog.pg_class'::regclass AND c.oid = b.id AND c.relkind IN ('r', 'p', 'f', 'm')
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+END $$;
+
+-- Returns whether policies of row-level security restrict the rows of a table when a relation is read, where
+-- p_tree are the relation and all relations that its views name. Policies apply to the owner of the view that
+-- names the table or, inside functions, to dp_sidecar; not to superusers, roles with BYPASSRLS and the owner of
+-- the table. A table that is read as a partition or child of its parent has the parent's policies. Those of
+-- the relation itself do not count: check_relation refuses them, or dp_sidecar is exempt.
+CREATE OR REPLACE FUNCTION dp_int.policies_apply(p_table oid, p_relid oid, p_tree oid[]) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN p_table <> p_relid AND EXISTS (
+    SELECT FROM pg_catalog.pg_class c
+     WHERE c.oid = p_table AND c.relrowsecurity
+       AND CASE WHEN p_table <> ALL (p_tree) THEN NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = p_table)
+           ELSE EXISTS (
+             SELECT FROM pg_catalog.pg_depend d
+               JOIN pg_catalog.pg_rewrite w ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND w.oid = d.objid
+               JOIN pg_catalog.pg_class v ON v.oid = w.ev_class AND v.oid = ANY (p_tree)
+               JOIN pg_catalog.pg_roles o ON o.oid = v.relowner
+              WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = p_table
+                AND (NOT (o.rolsuper OR o.rolbypassrls OR pg_has_role(o.oid, c.relowner, 'USAGE') AND NOT c.relforcerowsecurity)
+                     OR EXISTS (SELECT FROM pg_options_to_table(v.reloptions) WHERE option_name = 'security_invoker' AND option_value::boolean))) END);
+END $$;
+
+-- Relations, functions and operators below a relation, itself included.
+CREATE OR REPLACE FUNCTION dp_int.below(p_relid oid) RETURNS TABLE(class oid, id oid)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  tree CONSTANT oid[] := ARRAY(SELECT dp_int.relation_tree(p_relid));
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE reached(class, id) AS (
+    SELECT 'pg_catalog.pg_class'::regclass::oid, p_relid
+    UNION
+    SELECT step.class, step.id
+      FROM reached r, LATERAL (
+        SELECT d.refclassid, d.refobjid
+          FROM pg_catalog.pg_rewrite w
+          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+         WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id
+        UNION ALL
+        SELECT d.refclassid, d.refobjid
+          FROM pg_catalog.pg_depend d
+         WHERE r.class <> 'pg_catalog.pg_class'::regclass AND d.classid = r.class AND d.objid = r.id
+        UNION ALL
+        SELECT d.refclassid, d.refobjid
+          FROM pg_catalog.pg_policy p
+          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_policy'::regclass AND d.objid = p.oid
+         WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*') AND dp_int.policies_apply(r.id, p_relid, tree)
+        UNION ALL
+        SELECT r.class, i.inhparent FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhrelid = r.id
+        UNION ALL
+        SELECT r.class, i.inhrelid FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhparent = r.id) AS step(class, id)
+     WHERE step.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass))
+  SELECT reached.class, reached.id FROM reached;
+END $$;
+
+-- The reason why a relation may hold people who are not in its base relations, whose account could then
+-- not be found; NULL if it cannot. Of the system's own functions those count that execute a text or read
+-- data outside of tables: all of these are volatile, or produce XML.
+CREATE OR REPLACE FUNCTION dp_int.why_unknown(p_relid oid) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    WITH below AS MATERIALIZED (SELECT * FROM dp_int.below(p_relid)),
+    trees AS (
+      SELECT w.ev_action::text AS tree
+        FROM below b
+        JOIN pg_catalog.pg_rewrite w ON b.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = b.id AND w.ev_type = '1'
+      UNION ALL
+      SELECT p.prosqlbody::text FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id
+      UNION ALL
+      SELECT p.polqual::text
+        FROM below b
+        JOIN pg_catalog.pg_policy p ON b.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = b.id AND p.polcmd IN ('r', '*')
+       WHERE dp_int.policies_apply(b.id, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid))))
+    SELECT reason FROM (
+      SELECT 1, 'it shows no table' WHERE NOT EXISTS (SELECT FROM dp_int.base_relations(p_relid))
+      UNION ALL
+      SELECT 2, format('%s is a foreign table', c.oid::regclass)
+        FROM below b JOIN pg_catalog.pg_class c ON b.class = 'pg_catalog.pg_class'::regclass AND c.oid = b.id AND c.relkind = 'f'
+      UNION ALL
+      SELECT 3, format('what function %s reads is not known: it has no BEGIN ATOMIC', p.oid::regprocedure)
+        FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id AND p.prosqlbody IS NULL
+      UNION ALL
+      SELECT 4, format('what function %s reads is not known', p.oid::regprocedure)
+        FROM trees, regexp_matches(tree, ':funcid ([0-9]+)', 'g') AS m
+        JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname ~ '_to_xml')
+      UNION ALL
+      SELECT 5, format('it shows %s, which is the system''s own', m[1]::oid::regclass)
+        FROM trees, regexp_matches(tree, ':rtekind 0 :relid ([0-9]+)', 'g') AS m
+       WHERE m[1]::oid BETWEEN 1 AND 16383
+    ) AS reasons(rank, reason)
+    ORDER BY rank, reason
+    LIMIT 1);
+END $$;
+
+-- Every relation on the way, views included.
+CREATE OR REPLACE FUNCTION dp_int.relation_tree(p_relid oid) RETURNS SETOF oid
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE reached(relid) AS (
+    SELECT p_relid
+    UNION
+    SELECT d.refobjid
+      FROM reached r
+      JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.relid
+      JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+                                 AND d.refclassid = 'pg_catalog.pg_class'::regclass)
+  SELECT relid FROM reached;
+END $$;
+
+-- Views and materialized views on the way that are not plain. A view is plain when its parse tree holds
+-- column references over one relation and nothing else: the node types must be on a positive list, and no
+-- FROM may have a filter (which may be a mere boolean column) or leave children out with ONLY.
+CREATE OR REPLACE FUNCTION dp_int.derived_views(p_relid oid) RETURNS TABLE(relid oid, description text)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH views AS MATERIALIZED (  -- otherwise the planner searches the rules of the system's own views first
+    SELECT c.oid, format('%s %I.%I', CASE c.relkind WHEN 'm' THEN 'materialized view' ELSE 'view' END, n.nspname, c.relname) AS description, w.ev_action::text AS parsed
+      FROM dp_int.relation_tree(p_relid) AS t(oid)
+      JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.relkind IN ('v', 'm')
+      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1')
+  SELECT v.oid, v.description
+    FROM views v
+   WHERE (SELECT bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
+              OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
+            FROM regexp_matches(v.parsed, E'(?<!\\\\)\\{([A-Z_]+)|:quals (?!<>)', 'g') AS m, coalesce(m[1], 'filter') AS node)
+      OR EXISTS (SELECT FROM string_to_table(v.parsed, ':rtekind 0 :relid ') WITH ORDINALITY AS r(entry, n)  -- older servers list the view itself
+                  WHERE n > 1 AND split_part(entry, ' ', 1) <> v.oid::text AND split_part(entry, ':inh ', 2) LIKE 'false%');
+END $$;
+
+-- The reason why one person's values could make reading the relation raise an error, drop or repeat a
+-- row, or change its number of rows; NULL when they cannot. A materialized view is judged like the view
+-- that defines it: rows that its definition omits are missing from it too, although reading it evaluates
+-- nothing below it. The rows in a single partition or child depend on their values. Another server
+-- decides the rows of a foreign table. The planner of any query may run the functions in indexes,
+-- statistics and partition keys.
+CREATE OR REPLACE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$  -- planning it takes far longer than executing it
+DECLARE
+  derived CONSTANT boolean := (SELECT relkind IN ('v', 'm') FROM pg_catalog.pg_class WHERE oid = p_relid);
+BEGIN
+  RETURN (
+    WITH RECURSIVE tree AS (
+      SELECT c.oid, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS relation
+        FROM (SELECT p_relid UNION SELECT dp_int.relation_tree(p_relid) WHERE derived) AS t(oid)
+        JOIN pg_catalog.pg_class c ON c.oid = t.oid
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace),
+    read(oid, relkind) AS (  -- the relations that are read with it; those below a materialized view are not
+      SELECT c.oid, c.relkind FROM pg_catalog.pg_class c WHERE c.oid = p_relid
+      UNION
+      SELECT c.oid, c.relkind
+        FROM read r
+        JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.oid AND r.relkind = 'v'
+        JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+                                   AND d.refclassid = 'pg_catalog.pg_class'::regclass
+        JOIN pg_catalog.pg_class c ON c.oid = d.refobjid),
+    stored(oid, relkind, relation) AS (
+      SELECT r.oid, r.relkind, t.relation FROM read r JOIN tree t ON t.oid = r.oid
+      UNION
+      SELECT c.oid, c.relkind, format('%I.%I', n.nspname, c.relname)
+        FROM stored s
+        JOIN pg_catalog.pg_inherits i ON i.inhparent = s.oid
+        JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace)
+    SELECT reason FROM (
+      SELECT 1, format('row-level security applies to %s', relation)
+        FROM tree
+       WHERE relrowsecurity
+         AND NOT (oid = p_relid AND (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar'))
+      UNION ALL
+      SELECT 2, format('%s does more than show columns of one relation', v.description)
+        FROM dp_int.derived_views(p_relid) v
+       WHERE derived
+      UNION ALL
+      SELECT 3, format('%s is a partition or child of %s', t.relation, i.inhparent::regclass)
+        FROM tree t
+        JOIN pg_catalog.pg_inherits i ON i.inhrelid = t.oid
+      UNION ALL
+      SELECT 4, format('%s is a foreign table', relation) FROM stored WHERE relkind = 'f'
+      UNION ALL
+      SELECT 5, format('column %I of %s is computed when it is read', a.attname, s.relation)
+        FROM stored s
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = s.oid AND a.attgenerated = 'v'
+      UNION ALL
+      SELECT 6, format('%s calls %s', pg_describe_object(d.classid, d.objid, 0), pg_describe_object(d.refclassid, d.refobjid, 0))
+        FROM stored s
+        JOIN LATERAL (SELECT 'pg_catalog.pg_class'::regclass, s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_class'::regclass, i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, e.oid FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = s.oid
+                     ) AS o(class, oid) ON true
+        JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid  -- has no entries for objects of the system
+                                   AND d.refclassid IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)
+    ) AS reasons(rank, reason)
+    ORDER BY rank, reason
+    LIMIT 1);
+END $$;
+
+-- Returns the objects that decide which rows reading a relation returns, and whether reading raises an error:
+-- the relation itself, all relations, functions and operators that it uses, types with the constraints of
+-- domains, and policies of row-level security. Partitions and children are left out: parse trees do not name
+-- them, and they are read without policies of their own.
+CREATE OR REPLACE FUNCTION dp_int.involved(p_relid oid) RETURNS TABLE(class oid, id oid)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE reached(class, id) AS (
+    SELECT 'pg_catalog.pg_class'::regclass::oid, p_relid
+    UNION
+    SELECT step.class, step.id
+      FROM reached r, LATERAL (
+        SELECT d.refclassid, d.refobjid
+          FROM (SELECT 'pg_catalog.pg_rewrite'::regclass, w.oid FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id AND w.ev_type = '1'
+                UNION ALL SELECT 'pg_catalog.pg_policy'::regclass, p.oid FROM pg_catalog.pg_policy p WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id
+                UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, k.oid FROM pg_catalog.pg_constraint k WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
+                UNION ALL SELECT r.class, r.id WHERE r.class IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)) AS o(class, id)
+          JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.id
+        UNION ALL  -- the planner may put one in the place of the other
+        SELECT r.class, other FROM pg_catalog.pg_operator o, unnest(ARRAY[o.oprcom, o.oprnegate]) AS other WHERE r.class = 'pg_catalog.pg_operator'::regclass AND o.oid = r.id AND other <> 0
+        UNION ALL
+        SELECT r.class, part FROM pg_catalog.pg_type y, unnest(ARRAY[y.typbasetype, y.typelem]) AS part WHERE r.class = 'pg_catalog.pg_type'::regclass AND y.oid = r.id
+        UNION ALL
+        SELECT r.class, a.atttypid
+          FROM pg_catalog.pg_type y
+          JOIN pg_catalog.pg_attribute a ON a.attrelid = y.typrelid AND a.attnum > 0
+         WHERE r.class = 'pg_catalog.pg_type'::regclass AND y.oid = r.id) AS step(class, id)
+     WHERE step.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass, 'pg_catalog.pg_type'::regclass)
+       AND step.id >= 16384)  -- no object of the system's own changes
+  SELECT reached.class, reached.id FROM reached;
+END $$;
+
+-- Removes from a parse tree the positions in the source text, and the list of the column names that a table
+-- had when the tree was made, unless the statement gives the columns names of its own.
+CREATE OR REPLACE FUNCTION dp_int.without_places(p_tree text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT regexp_replace(regexp_replace(p_tree, E'(?<!\\\\):[a-z_]*(location|stmt_len|list_start|list_end) -?[0-9]+', '', 'g'),
+                        E'(?<!\\\\):alias (<>|\\{ALIAS :aliasname (?:[^ \\\\]|\\\\.)+ :colnames <>\\}) :eref \\{ALIAS (?:[^\\\\}]|\\\\.)*\\} :rtekind 0 ', E':alias \\1 :rtekind 0 ', 'g')
+$$;
+
+-- Returns a SHA-256 of the definitions of all objects of dp_int.involved: views, functions with the defaults of
+-- their arguments, aggregates, operators, types and constraints of domains, policies of row-level security with
+-- the owners to whom they apply, and the options of foreign tables. Views and functions with BEGIN ATOMIC enter
+-- as parse trees without positions, other functions as their text, so that putting an earlier definition back
+-- with CREATE OR REPLACE restores the hash. Trees refer to tables by OID and to columns by number, so that
+-- renaming these does not change it. A change of what the hash covers needs a
+-- migration like 040, or data sets registered before it are refused.
+CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN (
+    WITH involved AS MATERIALIZED (SELECT * FROM dp_int.involved(p_relid)),
+    relations AS MATERIALIZED (SELECT c.* FROM involved v JOIN pg_catalog.pg_class c ON v.class = 'pg_catalog.pg_class'::regclass AND c.oid = v.id),
+    functions AS MATERIALIZED (SELECT p.* FROM involved v JOIN pg_catalog.pg_proc p ON v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id),
+    types AS MATERIALIZED (SELECT y.* FROM involved v JOIN pg_catalog.pg_type y ON v.class = 'pg_catalog.pg_type'::regclass AND y.oid = v.id),
+    trees AS MATERIALIZED (
+      SELECT c.oid, c.reloptions, dp_int.without_places(w.ev_action::text) AS tree FROM relations c JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'),
+    hidden AS MATERIALIZED (SELECT c.oid, c.relforcerowsecurity FROM relations c WHERE c.relrowsecurity AND dp_int.policies_apply(c.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid)))),
+    parts(part) AS (
+      SELECT jsonb_build_array('view', oid, tree, (SELECT array_agg(o.option_name ORDER BY o.option_name) FROM pg_options_to_table(reloptions) AS o WHERE CASE WHEN o.option_name LIKE 'security%' THEN o.option_value::boolean END)) FROM trees
+      UNION ALL
+      SELECT jsonb_build_array('function', oid, prolang, prokind, proisstrict, prosecdef, provolatile, procost, proconfig, probin, prosrc, dp_int.without_places(prosqlbody::text), dp_int.without_places(proargdefaults::text)) FROM functions
+      UNION ALL
+      SELECT jsonb_build_array('aggregate', f.oid, a.aggtransfn::oid, a.aggfinalfn::oid, a.aggcombinefn::oid, a.aggserialfn::oid, a.aggdeserialfn::oid, a.aggmtransfn::oid, a.aggminvtransfn::oid, a.aggmfinalfn::oid,
+                               a.aggfinalextra, a.aggmfinalextra, a.aggsortop, a.aggtranstype, a.aggmtranstype, a.agginitval, a.aggminitval)
+        FROM functions f JOIN pg_catalog.pg_aggregate a ON a.aggfnoid = f.oid
+      UNION ALL
+      SELECT jsonb_build_array('operator', o.oid, o.oprcode::oid, o.oprcom, o.oprnegate) FROM involved v JOIN pg_catalog.pg_operator o ON v.class = 'pg_catalog.pg_operator'::regclass AND o.oid = v.id
+      UNION ALL
+      SELECT jsonb_build_array('domain', oid, typnotnull) FROM types WHERE typtype = 'd'
+      UNION ALL
+      SELECT jsonb_build_array('check', y.oid, dp_int.without_places(k.conbin::text)) FROM types y JOIN pg_catalog.pg_constraint k ON k.contypid = y.oid AND k.contype = 'c'
+      UNION ALL
+      SELECT jsonb_build_array('row', y.oid, (SELECT array_agg(a.attname || ' ' || a.atttypid ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = y.typrelid AND a.attnum > 0))
+        FROM types y JOIN pg_catalog.pg_class c ON c.oid = y.typrelid AND c.relkind = 'c'
+      UNION ALL  -- a text may be no label
+      SELECT jsonb_build_array('enum', oid, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = y.oid))
+        FROM types y WHERE typtype = 'e' AND EXISTS (SELECT FROM trees WHERE tree LIKE '%{COERCEVIAIO%')
+      UNION ALL
+      SELECT jsonb_build_array('policy', h.oid, h.relforcerowsecurity, p.polpermissive, (SELECT array_agg(r ORDER BY r) FROM unnest(p.polroles) AS r), dp_int.without_places(p.polqual::text))
+        FROM hidden h LEFT JOIN pg_catalog.pg_policy p ON p.polrelid = h.oid AND p.polcmd IN ('r', '*')
+      UNION ALL
+      SELECT jsonb_build_array('owner', o.oid, o.owner)
+        FROM (SELECT oid, relowner FROM relations UNION ALL SELECT oid, proowner FROM functions WHERE prosecdef) AS o(oid, owner) WHERE EXISTS (SELECT FROM hidden)
+      UNION ALL  -- how a foreign table is read is no matter
+      SELECT jsonb_build_array('foreign', f.ftserver, f.ftrelid, (SELECT array_agg(o ORDER BY o) FROM unnest(f.ftoptions) AS o WHERE o !~ '^(fetch_size|batch_size|use_remote_estimate|async_capable|analyze_sampling)='),
+                               (SELECT array_agg(concat(a.attnum, ' ', a.attfdwoptions) ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = f.ftrelid AND a.attfdwoptions IS NOT NULL))
+        FROM relations c JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = c.oid
+      UNION ALL
+      SELECT jsonb_build_array('generated', c.oid, a.attnum, dp_int.without_places(d.adbin::text))
+        FROM relations c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attgenerated = 'v' JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum)
+    SELECT sha256(convert_to(coalesce(string_agg(part::text, E'\n' ORDER BY part::text COLLATE "C"), ''), getdatabaseencoding())) FROM parts);
+END $$;
+
+-- Raises if the objects with which a relation was stated to be total have changed.
+CREATE OR REPLACE FUNCTION dp_int.refuse_other_definition(p_relid oid, p_definition bytea) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF dp_int.definition(p_relid) IS DISTINCT FROM p_definition THEN
+    RAISE EXCEPTION 'what it was stated to be total with has changed: a view, function, operator, type, policy of row-level security or foreign table below it';
+  END IF;
+END $$;
+
+-- Returns a SHA-256 of the row versions (xmin) of all functions that reading a relation calls. No lock keeps a
+-- function from being replaced. If the hash is the same before and after a read, no function was replaced in
+-- between, not even one that was put back.
+CREATE OR REPLACE FUNCTION dp_int.function_versions(p_relid oid) RETURNS bytea
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT sha256(convert_to(coalesce(string_agg(concat(p.oid, ' ', p.xmin), ',' ORDER BY p.oid), ''), 'UTF8'))
+      FROM dp_int.involved(p_relid) v
+      JOIN pg_catalog.pg_proc p ON v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id);
+END $$;
+
+-- Stores the hash of the present definitions for registered data sets with the option total that have none:
+-- they were registered before hashes were stored. The statement that they are total is taken to be about the
+-- present definitions, because no earlier ones are known.
+UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
+ WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean;
+
+-- The first view with security_invoker, when any view on the way is not plain, else NULL. Such a view
+-- reads with the rights of its reader, here dp_sidecar, so that functions in it would run on values that
+-- its owner may not read.
+CREATE OR REPLACE FUNCTION dp_int.reads_as_sidecar(p_relid oid) RETURNS oid
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  invoker CONSTANT oid := (
+    SELECT c.oid
+      FROM dp_int.relation_tree(p_relid) AS t(oid)
+      JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.reloptions IS NOT NULL
+     WHERE EXISTS (SELECT FROM pg_options_to_table(c.reloptions) WHERE option_name = 'security_invoker' AND option_value::boolean)
+     ORDER BY c.oid
+     LIMIT 1);
+BEGIN
+  RETURN CASE WHEN invoker IS NOT NULL AND EXISTS (SELECT FROM dp_int.derived_views(p_relid)) THEN invoker END;
+END $$;
+
+-- The base type of a domain, also through other domains.
+CREATE OR REPLACE FUNCTION dp_int.domain_base(p_type oid) RETURNS oid
+LANGUAGE sql STABLE AS $$
+  WITH RECURSIVE base(oid, typtype, typbasetype) AS (
+    SELECT oid, typtype, typbasetype FROM pg_catalog.pg_type WHERE oid = p_type
+    UNION ALL
+    SELECT t.oid, t.typtype, t.typbasetype FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')
+  SELECT oid FROM base WHERE typtype <> 'd'
+$$;
+
+-- Checks the relation as the sidecar will read it: its kind, the rows that it shows, the roles that may
+-- read it.
+CREATE OR REPLACE FUNCTION dp_int.check_relation(p_relid oid, p_total boolean) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  c pg_catalog.pg_class;
+  schema_name name;
+  reason text;
+  invoker oid;
+BEGIN
+  SELECT * INTO c FROM pg_catalog.pg_class WHERE oid = p_relid;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the relation does not exist' USING ERRCODE = '42P01';
+  END IF;
+  SELECT nspname INTO schema_name FROM pg_catalog.pg_namespace WHERE oid = c.relnamespace;
+  IF c.relkind NOT IN ('r', 'p', 'f', 'm', 'v') OR c.relpersistence = 't' OR schema_name IN ('pg_catalog', 'information_schema', 'dp', 'dp_int') THEN
+    RAISE EXCEPTION '% cannot be registered', p_relid::regclass
+      USING ERRCODE = '42809', HINT = 'Register a table, partitioned table, materialized view, foreign table or view that outlives the session.';
+  END IF;
+  IF c.relrowsecurity AND NOT (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar') THEN
+    RAISE EXCEPTION '% is refused: row-level security hides rows from dp_sidecar', p_relid::regclass
+      USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there, which depends on no other person, and reading never raises an error.';
+  END IF;
+  invoker := CASE WHEN c.relkind IN ('v', 'm') THEN dp_int.reads_as_sidecar(p_relid) END;
+  IF invoker IS NOT NULL THEN
+    RAISE EXCEPTION '% is refused: view % has security_invoker, and does more than show columns of one relation', p_relid::regclass, invoker::regclass
+      USING ERRCODE = '22023',
+            HINT = format('It would read with the rights of dp_sidecar, which may read every registered table, and could show its owner what he may not read. As its owner run: ALTER VIEW %s RESET (security_invoker).', invoker::regclass);
+  END IF;
+  reason := dp_int.why_not_total(p_relid);
+  IF reason IS NOT NULL AND NOT p_total THEN
+    RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
+      USING ERRCODE = '22023',
+            HINT = 'Register the whole table: of its categories a request may be about some levels, with where_level => ''{"region": ["south"]}''. Or state with options {"total": true} that every person has exactly one row, that no row depends on another person, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
+  END IF;
+  IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
+    RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
+      USING ERRCODE = '42501',
+            HINT = concat('As the owner run: ', CASE WHEN NOT has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') THEN format('GRANT USAGE ON SCHEMA %I TO dp_sidecar; ', schema_name) END,
+                          CASE WHEN NOT has_table_privilege('dp_sidecar', p_relid, 'SELECT') THEN format('GRANT SELECT ON %I.%I TO dp_sidecar;', schema_name, c.relname) END);
+  END IF;
+END $$;
