@@ -607,3 +607,36 @@ func TestScoresOfGroups(t *testing.T) {
 		}
 	}
 }
+
+// Quantiles of a small group are pooled with others as far as errors explain that they differ, which scores have
+// with variance 1 - t^2: with 1 in its place the slope 2 of 1,500 of 30,000 rows, beside others of 1 to 1.5, is 1.35
+// in the mean of 20 fits at eps 100. It is 1.66, with a standard deviation of 0.04; the exact error would give 1.8.
+func TestPoolingKnowsTheErrorOfQuantiles(t *testing.T) {
+	slopes, share := []float64{1, 1.5, 1, 1, 2, 1.2}, []float64{.3, .55, .75, .9, .95, 1}
+	const fits = 20
+	mean := 0.0
+	for seed := range uint64(fits) {
+		r := rand.New(rand.NewPCG(seed, 91))
+		x := Data{Shape: Shape{N: 30_000, D: 2, Intercept: true, GroupCount: 6}, X: columns(1, 30_000), Y: make([]float64, 30_000), Group: make([]float64, 30_000)}
+		for i := range x.Y {
+			g, at := 0, r.Float64()
+			for at > share[g] {
+				g++
+			}
+			x.Group[i], x.X[0][i] = float64(g), 2*r.NormFloat64()
+			x.Y[i] = slopes[g]*x.X[0][i] + 4*math.Exp(.8*r.NormFloat64())
+		}
+		p, err := L1{Tau: 0.9, ResidualScale: 5}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fit, err := p.Run(t.Context(), x, mechtest.Source(t, seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mean += fit.Groups[4].Coefficients[1] / fits
+	}
+	if t.Logf("%.3f", mean); mean < 1.5 {
+		t.Errorf("the slope 2 of a small group is %.3f in the mean", mean)
+	}
+}

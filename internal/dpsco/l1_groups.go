@@ -197,11 +197,12 @@ func (f staged) addSteps(groups l1Groups, steps [][]float64, p objpert.Params, l
 }
 
 // stepError is the covariance, due to sampling and noise, of a lengthened fit of the given number of rows
-// in whitened coordinates, if the share level of the residuals is within the smoothing. With few rows the
-// ridge bounds it.
+// in whitened coordinates, if the share level of the residuals is within the smoothing. A score is 1 + t or
+// t - 1 times its row, with mean 0 at the quantile, and so has variance 1 - t^2. With few rows the ridge bounds
+// the error.
 func (f staged) stepError(p objpert.Params, level, factor, rows float64) *mat.SymDense {
 	ridge, noise := p.Scales(f.shape.D)
-	variance := square(factor) * (float64(f.shape.D+1)*square(noise) + rows) / square(ridge+rows*level/p.Smoothing)
+	variance := square(factor) * (float64(f.shape.D+1)*square(noise) + rows*(1-square(p.Tilt))) / square(ridge+rows*level/p.Smoothing)
 	covariance := mat.NewSymDense(f.shape.D, nil)
 	for j := range f.shape.D {
 		covariance.SetSym(j, j, variance)

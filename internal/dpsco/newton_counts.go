@@ -22,12 +22,12 @@ const noiseBesideSampling = 0.75
 // of the bound on a count's score to the row's length times the root of its curvature, chosen such that
 // weights with that bound keep the share kept of the squared lengths.
 func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
-	least := math.Sqrt(f.weights * f.Curve.size() / 2) // least value of max(u, C - u) / sqrt(u), times the root of the weight
+	least := math.Sqrt(f.common * f.Curve.size() / 2) // least value of max(u, C - u) / sqrt(u), times the root of the weight
 	all := lengths.usable() * lengths.excessSquare(0)
 	keeps := func(perLength float64) float64 {
 		return lengths.usable() / all * lengths.mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
 	}
-	kept = clampBetween(mat.Trace(f.h)/all, keeps(mostPerLength*least), keeps(least))
+	kept = clampBetween(mat.Trace(f.h)/f.own/all, keeps(mostPerLength*least), keeps(least))
 	return bisect(least, mostPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept
 }
 

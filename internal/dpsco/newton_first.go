@@ -102,6 +102,11 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		s.usable = lengths.usable()
 		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
 	}
+	if s.intercept && s.weighted {
+		mean := min(1, f.weights*s.shortened/s.usable)
+		f.common = min(1, mostCommon*mean)
+		f.own = mean / f.common
+	}
 	if c := f.Curve.counted(); c != nil {
 		f.Curve = c.besideZeros(s, f.lastScoreNoise(f.n/float64(max(1, f.shape.GroupCount))))
 	}
@@ -117,7 +122,9 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		f.scores, f.lengths = lengths, lengths
 		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.usable() * lengths.excessSquare(0)))
 		whole := lengths.excessSquare(0)
-		f.firstScore = f.rescale / math.Sqrt(f.mean) * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
-		f.rescaleScores = f.rescale / math.Sqrt(f.mean/f.weights)                                             // a score has its weight, a length the root of it
+		score := f.rescale / math.Sqrt(f.mean) * math.Sqrt(f.common/f.own)            // a score has its bounding weight, a length the root of its own
+		f.firstScore = score * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
+		f.rescaleScores = score
+		f.rescale /= math.Sqrt(f.own) // these lengths have the root of their own weight
 	}
 }

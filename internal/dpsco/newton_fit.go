@@ -35,6 +35,8 @@ type newtonFit struct {
 	w       []float64  // the fit so far
 	mean    float64    // mean curvature, with the weights of rows
 	weights float64    // mean weight of rows; 1 without weights, or without a constant to estimate it from
+	common  float64    // least weight by which rows are bounded (newtonRows.weigh): mostCommon times the mean weight of usable rows, at most 1
+	own     float64    // that mean weight over common
 
 	whitened     *mat.Dense    // whitens the rows, by the moments of the first pass
 	most, seen   *mat.SymDense // those moments: with hidden directions as large as noise allows, and without them
@@ -82,7 +84,7 @@ func newNewtonFit(r *newtonReleases) *newtonFit {
 		c.delta = max(delta, c.cut/firstCut) // the first step is from a start about as far off as that
 		own.Curve = c
 	}
-	return &newtonFit{delta: delta, newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
+	return &newtonFit{delta: delta, newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, common: 1, own: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
 
 // leastCurvature is the least eigenvalue of a curvature, and of the matrix from which a whitening is made:
@@ -176,7 +178,7 @@ func (f *newtonFit) sumStep(t int, x Data) newtonSums {
 		rows := newNewtonRows()
 		return func(_ int, r *rowBlock) {
 			rows.rowBlock = r
-			rows.weigh(f.Curve, f.limit, f.bound)
+			rows.weigh(f.Curve, f.limit, f.bound, f.common)
 			rows.addScore(s, f.limit, f.shells(t))
 			switch {
 			case !last:
@@ -251,11 +253,11 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 		}
 		f.scores, f.lengths, f.scoresAreKnown, f.rare = scores, lengths, true, nil
 		f.indices = append(f.indices, f.indexOfPass())
-		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.usable() * lengths.excessSquare(0)))
+		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.usable() * lengths.excessSquare(0)) / f.own)
 		f.rescaleScores = f.rescale
 		if f.rareLabel = f.hidesALabel(); f.rareLabel {
 			f.scores, f.scoresAreKnown = lengths, false
-			f.rescaleScores /= math.Sqrt(f.mean / f.weights)
+			f.rescaleScores *= math.Sqrt(f.common / (f.mean / f.weights))
 		}
 	}
 }
@@ -287,12 +289,16 @@ func (f *newtonFit) secondMoments() *mat.SymDense {
 func (f *newtonFit) hidesALabel() bool {
 	surprising := f.n * f.mean / f.weights
 	seen, all := f.scores.usable()*f.scores.excessSquare(0), f.lengths.usable()*f.lengths.excessSquare(0)
-	return f.ofLabels() && surprising < mostHiddenLabels*f.scores.sd && seen < all/2
+	return f.ofLabels() && surprising < mostHiddenLabels*f.scores.sd && seen/f.common < all/2
 }
 
 // mostHiddenLabels is the number of rows, in standard deviations of the noise of a count, that may lie in
 // half a dozen bins without any of these being visible.
 const mostHiddenLabels = 20
+
+// mostCommon is how many times the mean weight rows are bounded by. Rows that weigh more are bounded by their own
+// weight. More would cost noise where max_weight is far above all weights, less biases more designs.
+const mostCommon = 2
 
 // meanCurvature is the curvature along the constant or, without one, the mean over all directions.
 func (f *newtonFit) meanCurvature() float64 {

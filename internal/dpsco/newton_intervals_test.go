@@ -206,7 +206,7 @@ func shownFit(limit float64) *newtonFit {
 	counts := make([]float64, magnitudeBins)
 	counts[1-lowestOctave] = 1e6
 	seen, one := readMagnitudes(counts, 1, 1, math.Inf(1), 1e6).apart(), mat.NewSymDense(1, []float64{1})
-	return &newtonFit{weights: 1,
+	return &newtonFit{weights: 1, common: 1, own: 1,
 		newtonReleases: &newtonReleases{Newton: Newton{Curve: logisticCurve{}}, shape: Shape{N: 1_000_000, D: 1}},
 		scores:         seen, lengths: seen, firstLengths: seen, rescale: 1, rescaleScores: 1, limit: limit, bound: limit, meat: one, h: one, parts: make([]*mat.VecDense, scoreShells),
 	}

@@ -7,13 +7,13 @@ import "math"
 func (f *newtonFit) choose(t int) {
 	size := f.Curve.size()
 	if f.scores == nil {
-		f.limit, f.bound = 1.5*size*math.Sqrt(f.d/f.mean), 1.5*math.Sqrt(f.d)
+		f.limit, f.bound = 1.5*size*math.Sqrt(f.d/f.mean)*math.Sqrt(f.common/f.own), 1.5*math.Sqrt(f.d/f.own)
 		return
 	}
 	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
 	f.limit = f.limitFor(f.scores, t)
 	f.bound = minimiseOnGrid(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
-		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale) + excessOfRare(f.rare, bound)
+		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + f.own*square(f.rescale)*f.lengths.excessSquare(bound/f.rescale) + excessOfRare(f.rare, bound)
 	})
 }
 
@@ -31,7 +31,7 @@ func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 // costOfLimit is what noise and the scores beyond a limit cost in step t.
 func (f *newtonFit) costOfLimit(scores *magnitudes, t int, limit float64) float64 {
 	weight, unit := f.weightOfTail()
-	return f.d*square(2*limit*f.scoreNoise[t].NoiseMultiplier/f.n) + square(weight*unit*scores.excess(limit/unit))
+	return f.d*square(2*limit*f.scoreNoise[t].NoiseMultiplier/f.n) + square(f.own*weight*unit*scores.excess(limit/unit))
 }
 
 // weightOfTail returns the weight, as a bias, of the mean size of scores beyond a limit, and the factor from

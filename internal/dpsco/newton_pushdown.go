@@ -104,7 +104,7 @@ func (f *newtonFit) queryStep(t int, x *Pushdown) newtonSums {
 	last := t == newtonSteps-1
 	r := x.row(f.p, f.w, f.shape.Intercept)
 	l := f.Curve.(exprCurve).lossesOf(&r)
-	l.weigh(r.weight)
+	own := l.weigh(r.weight, f.common)
 	weight := f.weightOf(&r, l)
 	if c, ok := f.Curve.(huberCurve); ok {
 		weight = c.straightenOf(&r, &l, weight, f.bound)
@@ -119,6 +119,9 @@ func (f *newtonFit) queryStep(t int, x *Pushdown) newtonSums {
 		if f.huber() {
 			p.Counts = append(p.Counts, sizesOf(squareIn(r.e, f.delta)))
 		}
+	}
+	if own != (sqlsum.Expr{}) {
+		curvature = sqlsum.Mul(curvature, own)
 	}
 	p.Moments = []sqlsum.Vector{momentVector(f.curvatureVector(&r, curvature, weight), f.curvatureContract())}
 	meat := last && f.Intervals
@@ -140,14 +143,17 @@ func (f *newtonFit) queryStep(t int, x *Pushdown) newtonSums {
 	return seen
 }
 
-// weigh multiplies losses by the weights of their rows.
-func (l *exprLosses) weigh(weight sqlsum.Expr) {
+// weigh multiplies losses as weighLosses does, and returns the row's weight over its bounding weight.
+func (l *exprLosses) weigh(weight sqlsum.Expr, common float64) (own sqlsum.Expr) {
 	if weight == (sqlsum.Expr{}) {
-		return
+		return own
 	}
-	for _, v := range []*sqlsum.Expr{&l.score, &l.most, &l.tail, &l.model, &l.robust} {
-		*v = sqlsum.Mul(*v, weight)
+	bounding := sqlsum.Max(sqlsum.Bound(common), weight)
+	l.score = sqlsum.Mul(l.score, weight)
+	for _, v := range []*sqlsum.Expr{&l.most, &l.tail, &l.model, &l.robust} {
+		*v = sqlsum.Mul(*v, bounding)
 	}
+	return sqlsum.Div(weight, bounding)
 }
 
 // weightOf is the weight of a row in score and curvature, as newtonRows.weigh computes it.

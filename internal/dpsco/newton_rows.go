@@ -17,7 +17,8 @@ type newtonRows struct {
 	tail     []float64   // times the length: the quantity whose histogram chooses limits
 	model    []float64   // curvature of the loss, or its expectation under the model
 	robust   []float64   // curvature that remains useful far from the minimum
-	weight   []float64   // of the row in score and curvature
+	weight   []float64   // factor of the row in score and curvature that keeps both within their bounds
+	own      []float64   // with registered weights: the row's weight over its bounding weight; nil without
 	products [][]float64 // scratch: scores times rows, shell by shell
 	ones     []float64
 }
@@ -29,9 +30,13 @@ func newNewtonRows() *newtonRows {
 
 // weigh computes weights that bring scores within limit and curvatures within bound. Score and curvature
 // have one weight: with different ones, steps would overshoot along rare flags.
-func (r *newtonRows) weigh(c curve, limit, bound float64) {
+//
+// With registered weights, rows are bounded as if each had the bounding weight, common or more. A bound by the
+// row's own weight would shorten rows that weigh more, and weights may depend on the target, as in a sample in
+// which cases are kept and others are drawn: then E[weight score | x] would not be 0 where the model holds.
+func (r *newtonRows) weigh(c curve, limit, bound, common float64) {
 	c.score(r)
-	r.weighLosses()
+	r.weighLosses(common)
 	for i, length := range r.length[:r.n] {
 		r.weight[i] = min(1, limit/(length*r.most[i]), square(bound/length)/r.model[i])
 	}
@@ -91,20 +96,32 @@ func (r *newtonRows) addMeat(m *mech.Moments, limit float64) {
 func (r *newtonRows) addCurvature(m *mech.Moments, curvature []float64, bound float64) {
 	v := r.v[:r.n]
 	for i := range v {
-		root := math.Sqrt(curvature[i])
+		root := math.Sqrt(curvature[i] * r.ownWeight(i))
 		v[i] = root / bound * min(math.Sqrt(r.weight[i]), bound/(root*r.length[i]))
 	}
 	r.scaled()
 	r.gram(m, len(r.z))
 }
 
-// weighLosses multiplies scores, their bounds, tails and curvatures by the weights of their rows.
-func (r *newtonRows) weighLosses() {
+// weighLosses multiplies scores by the weights of their rows, and their bounds, tails and curvatures by the
+// bounding weights.
+func (r *newtonRows) weighLosses(common float64) {
+	r.own = r.own[:0]
 	for i, v := range r.counts {
+		bounding := max(common, v)
+		r.own = append(r.own, v/bounding)
 		r.score[i] *= v
-		r.most[i] *= v
-		r.tail[i] *= v
-		r.model[i] *= v
-		r.robust[i] *= v
+		r.most[i] *= bounding
+		r.tail[i] *= bounding
+		r.model[i] *= bounding
+		r.robust[i] *= bounding
 	}
+}
+
+// ownWeight is the factor from a curvature with the row's bounding weight to that with its own.
+func (r *newtonRows) ownWeight(i int) float64 {
+	if len(r.own) == 0 {
+		return 1
+	}
+	return r.own[i]
 }

@@ -163,7 +163,7 @@ func (f *newtonFit) shellPart(k int, u float64) float64 {
 // were beyond delta; the ratio of meat to curvature gives their actual size.
 func (f *newtonFit) taken(c tailAssumption) float64 {
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
-	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, c)
+	curved := math.Sqrt(f.own) * f.rescale * f.lengths.trimmed(f.bound/f.rescale, c)
 	sizes, limit := f.sizes()
 	even := f.evenly()
 	return f.scoreUnit()*even*sizes.tail(limit/even, c) + math.Sqrt(meat/curvature)*curved
@@ -173,10 +173,10 @@ func (f *newtonFit) taken(c tailAssumption) float64 {
 func (f *newtonFit) scoreUnit() float64 {
 	if f.perLength > 0 {
 		identity := func(v float64) float64 { return v }
-		return f.unweighted() * f.scores.mean(identity) / f.lengths.mean(identity)
+		return f.own * f.unweighted() * f.scores.mean(identity) / f.lengths.mean(identity)
 	}
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
-	return f.Curve.unseen(meat, curvature) / math.Sqrt(f.weights) * f.rescaleScores
+	return f.own * f.Curve.unseen(meat, curvature) / math.Sqrt(f.weights) * f.rescaleScores
 }
 
 // missing is taken over the mean length of scores in the outer shell.

@@ -140,12 +140,15 @@ func TestARowTwiceInNewtonIsSeen(t *testing.T) {
 	}
 }
 
+// leastBounding is the common weight of recorded rows.
+const leastBounding = 0.3
+
 // recorded are the rows that a part of a fit hands to a mechanism, as it computes them.
 func recorded(c curve, x Data, p [][]float64, w []float64, limit, bound float64) *newtonRows {
 	rows := newNewtonRows()
 	rows.rowBlock = newRowBlock(x.D)
 	rows.load(x, p, w)
-	rows.weigh(c, limit, bound)
+	rows.weigh(c, limit, bound, leastBounding)
 	return rows
 }
 
@@ -173,6 +176,9 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 			}
 			w[j] = r.NormFloat64()
 		}
+		if k%3 == 0 {
+			x.Weight = []float64{1 - r.Float64()}
+		}
 		limit, bound := math.Exp(3*r.NormFloat64()), math.Exp(3*r.NormFloat64())
 		rows := recorded(c, x, p, w, limit, bound)
 		if !(rows.length[0] > 1e-100 && rows.length[0] < 1e150) {
@@ -184,12 +190,18 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 		}
 		for name, curvature := range map[string][]float64{"robust": rows.robust, "model": rows.model} {
 			rows.addCurvature(mech.NewMoments(mech.MomentContract{Bound: 1, N: 1, D: s.D}), curvature, bound)
-			length, want := 0.0, weight*curvature[0]*square(rows.length[0]/bound)
+			length, want := 0.0, weight*curvature[0]*rows.ownWeight(0)*square(rows.length[0]/bound)
 			for _, v := range rows.joint[:s.D] {
 				length += v[0] * v[0]
 			}
 			if length > 1+1e-9 || name == "model" && math.Abs(length-want) > 1e-9*want+1e-100 {
 				t.Fatalf("%s curvature of length %v, with the score's weight %v", name, length, want)
+			}
+		}
+		if x.Weight != nil && x.Weight[0] < leastBounding {
+			x.Weight[0] *= r.Float64()
+			if other := recorded(c, x, p, w, limit, bound); math.Abs(other.weight[0]-weight) > 1e-9*weight {
+				t.Fatalf("a row is shortened to %v by one weight, to %v by a smaller one", weight, other.weight[0])
 			}
 		}
 		if labels {
