@@ -145,7 +145,7 @@ func TestVersionSkewIsRefused(t *testing.T) {
 	if _, err := install.Down(context.Background(), config); err != nil {
 		t.Fatal(err)
 	}
-	refuses(latest, "taken down", fmt.Sprintf("needs version %d", latest.Version), "dpsidecar install")
+	refuses(latest, "taken down", fmt.Sprintf("needs version %d", latest.Version), "dpsidecar migrate up")
 	if _, err := install.Up(context.Background(), config); err != nil {
 		t.Fatal(err)
 	}

@@ -130,6 +130,21 @@ func TestARefusalNamesTheEpsThatWouldDo(t *testing.T) {
 	}
 }
 
+// Where the budget of a data set and one's own limit both fall short, and one's own has no room at all, the steward
+// has to raise both; the method is not to blame.
+func TestARefusalNamesBothLimits(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	bob := w.newAnalyst(w.person + "b")
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.4)`, w.dataset, w.person)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.4)
+	w.mustRegress(bob, ask, w.dataset, 0.5)
+	_, err := regress(w.analyst, ask, w.dataset, 0.15)
+	w.wantError(err, "DP002", "the budget of data set")
+	w.wantError(err, "DP002", fmt.Sprintf(`The limit of "%s", epsilon 0.4, does not cover it either, nor any smaller eps: ask the steward for dp_set_budget, and for a higher limit with dp_grant('%s', '%[1]s', ...). No privacy budget was spent.`, w.person, w.dataset))
+	_, err = regress(bob, ask, w.dataset, 0.15)
+	w.wantError(err, "DP002", "Ask with eps at most 0.1, or ask the steward for dp_set_budget")
+}
+
 func TestASecondNameNeverRaisesTheCap(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100)`, w.dataset+"_x", "public."+w.dataset)
@@ -147,8 +162,8 @@ func TestTwoAccountsDoNotMeet(t *testing.T) {
 }
 
 func TestANewPopulationIsRecorded(t *testing.T) {
-	w := newWorld(t, 1, 0)
-	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+	t.Parallel()
+	w := servedWorld(t) // of its own: after it every unknown table is asked about
 	fresh := func() error {
 		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => '{"new_population": "the year 2027, other people"}')`,
 			w.dataset+"_x", "public."+w.dataset)
@@ -215,6 +230,77 @@ func TestAGrantToAGroupCoversItsMembers(t *testing.T) {
 	w.mustRegress(w.analyst, ask, w.dataset, 0.1)
 	_, err = regress(w.analyst, ask, w.dataset, 0.15)
 	w.wantError(err, "DP002", "from 0.1 to 0.25, the limit is 0.2")
+}
+
+// Whoever loses a grant of their own, and has one through a group, loses a limit: the steward is told.
+func TestARevokedGrantTellsOfGroups(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	if err := w.system.Login(context.Background(), w.person+"x", "dp_admin"); err != nil {
+		t.Fatal(err)
+	}
+	conn, heard := w.listening(w.person + "x")
+	group := w.person + "s"
+	w.exec(w.super, fmt.Sprintf(`CREATE ROLE %s; GRANT %[1]s TO %s; GRANT dp_analyst TO %[1]s`, group, w.person))
+	_, err := conn.Exec(context.Background(), `SELECT dp_revoke($1, $2)`, w.dataset, group)
+	w.wantError(err, "22023", "is not granted")
+	for _, limit := range []string{"NULL", "2.5"} {
+		w.exec(conn, fmt.Sprintf(`SELECT dp_grant($1, $2, %s)`, limit), w.dataset, group)
+		w.exec(conn, `SELECT dp_grant($1, $2, 1)`, w.dataset, w.person)
+		_, err := regress(w.analyst, ask, w.dataset, 1.5)
+		w.wantError(err, "DP002", "the limit is 1") // one's own is the one that holds
+		before := len(heard())
+		w.exec(conn, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+		said := strings.Join(heard()[before:], "\n")
+		want := fmt.Sprintf("%q may still ask data set %q as a member of %q, ", w.person, w.dataset, group)
+		if limit == "NULL" {
+			want += "without a personal limit"
+		} else {
+			want += "with a personal limit of epsilon 2.5"
+		}
+		if !strings.Contains(said, want) {
+			t.Errorf("said %q, want %s", said, want)
+		}
+	}
+	_, err = conn.Exec(context.Background(), `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+	w.wantError(err, "22023", fmt.Sprintf("as a member of %q", group))
+	before := len(heard())
+	w.exec(conn, `SELECT dp_revoke($1, $2)`, w.dataset, group)
+	if said := heard()[before:]; len(said) > 0 {
+		t.Errorf("nothing is left, and it says %q", said)
+	}
+}
+
+// Releases of a data set that was unregistered are seen until its grants are taken back, by its name.
+func TestReleasesOfAFormerDataSetAreClosed(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		w := newWorld(t, 4, 0)
+		w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+		release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+		w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+		if again {
+			w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 4)`, w.dataset, "public."+w.dataset)
+		}
+		const coefficients = `SELECT count(*) FROM dp_coef($1::uuid)`
+		if n := one[int64](w, w.analyst, coefficients, release); n == 0 {
+			t.Errorf("%d coefficients before", n)
+		}
+		w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+		if n := one[int64](w, w.analyst, `SELECT count(*) FROM dp.releases`); n != 0 {
+			t.Errorf("%d releases after", n)
+		}
+		_, err := w.analyst.Exec(context.Background(), coefficients, release)
+		if err == nil {
+			t.Error("its coefficients are shown")
+		}
+		_, err = w.steward.Exec(context.Background(), `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+		w.wantError(err, "22023", "is not granted to")
+		if wrong := w.verify(); len(wrong) > 0 {
+			t.Error(wrong)
+		}
+	}
+	w := newWorld(t, 1, 0)
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_revoke('nobody''s', $1)`, w.person)
+	w.wantError(err, "22023", "is not registered")
 }
 
 func TestRaisingAndLoweringABudget(t *testing.T) {
@@ -335,6 +421,18 @@ func TestARefusalTellsWhatTheRequestCosts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A cost above the eps that was asked for has a reason, which the refusal gives.
+func TestARefusalSaysWhyItCostsMore(t *testing.T) {
+	w := newWorld(t, 4, 1e-6)
+	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-4)`, w.dataset, 8)
+	w.wantError(err, "DP002", " rather than its eps 8, as it asks for a delta of 0.0001 and is counted at the budget's, and 4 is left")
+	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, $2)`, w.dataset, 5)
+	w.wantError(err, "DP002", "it costs epsilon 5, and 4 is left")
+	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+	_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-6)`, w.dataset, 3.9)
+	w.wantError(err, "DP002", " rather than its eps 3.9, as it is added up with what was asked before, and 3 is left")
 }
 
 // Under rdp accounting samples are cheap: a budget of (1, 1e-6) holds 201 times

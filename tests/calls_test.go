@@ -196,7 +196,7 @@ func TestAnInterruptAfterTheChargeKeepsTheResult(t *testing.T) {
 		return one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE caller = $1 AND state = 'reading'`, w.person) == 1
 	})
 	w.exec(w.super, `SELECT pg_cancel_backend($1)`, pid)
-	w.wantError(<-interrupted, "57014", "The job: the privacy budget is spent; the result will be kept")
+	w.wantError(<-interrupted, "57014", "The privacy budget is spent; the result will be kept, and the same request returns it at no cost.")
 	release()
 	out, err := regress(w.analyst, ask, slow, 1.0)
 	if err != nil || len(out) != 2 {
@@ -284,6 +284,9 @@ func TestWithoutASidecarACallFailsAtOnce(t *testing.T) {
 	w.wantError(err, "DP001", "dpsidecar serve")
 	_, err = w.analyst.Exec(context.Background(), `CALL dp_run('l1', $1, 0.5)`, w.dataset)
 	w.wantError(err, "DP001", "dp_submit")
+	if said := one[string](w, w.analyst, `SELECT error FROM dp.jobs WHERE eps = 0.5 AND status = 'canceled'`); said != "canceled by its caller: no dpsidecar was connected" {
+		t.Errorf("dp.jobs says %s", said)
+	}
 	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("failed after %v", took)
 	}

@@ -147,6 +147,11 @@ func TestARestoredCopyIsNotItsOriginal(t *testing.T) {
 		t.Fatalf("the original was charged: %d entries, before %d", w.entries(), before)
 	}
 	c.wantError(c.try(c.super, `SELECT dp_int.worker_beat(gen_random_uuid(), 1, '')`), "DP003", "dpsidecar adopt")
+	for _, said := range all[string](c.world, c.super, `SELECT item || ': ' || detail FROM dp_check_install() WHERE NOT ok AND item <> 'a dpsidecar is connected'`) {
+		if !strings.Contains(said, "dpsidecar adopt") || strings.Contains(said, "migrate up") || strings.Contains(said, "run dpsidecar install") {
+			t.Errorf("what a copy needs is to be adopted, and it says %s", said)
+		}
+	}
 	for _, sql := range []string{`SELECT dp_grant('` + w.dataset + `', 'steward')`, `SELECT dp_revoke('` + w.dataset + `', '` + w.person + `')`, `SELECT dp_abandon(id) FROM dp.jobs`,
 		`SELECT dp_set_budget('` + w.dataset + `', 1, 0)`, // adopt would set another one
 		`SELECT dp_register('x', 'public.` + w.dataset + `', 'amount', '{age}', 1)`} {

@@ -89,6 +89,27 @@ func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
 	}
 }
 
+// A request that is charged and waits for its result is not charged again, and dp_explain says so.
+func TestExplainKnowsWhatIsChargedAlready(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.75)
+	w.exec(w.super, `ALTER TABLE dp_int.release DISABLE TRIGGER USER`)
+	w.exec(w.super, `DELETE FROM dp_int.coefficient c USING dp_int.release r, dp_int.dataset d WHERE c.release = r.id AND d.id = r.dataset AND d.name = $1`, w.dataset)
+	w.exec(w.super, `UPDATE dp_int.job j SET state = 'reading', release = NULL, finished_at = NULL, sqlstate = 'DP004', message = 'out of time' FROM dp_int.dataset d WHERE d.id = j.dataset AND d.name = $1`, w.dataset)
+	w.exec(w.super, `DELETE FROM dp_int.release r USING dp_int.dataset d WHERE d.id = r.dataset AND d.name = $1`, w.dataset)
+	said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.75)`, w.dataset)
+	if said["affordable"] != "yes: it is charged already" || !strings.Contains(said["charged_already"], "at no further cost") {
+		t.Errorf("%v", said)
+	}
+	if said = w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.75, options => '{"fresh": true}')`, w.dataset); said["charged_already"] != "" || !strings.HasPrefix(said["affordable"], "no") {
+		t.Errorf("fresh: %v", said)
+	}
+	w.mustRegress(w.analyst, ask, w.dataset, 0.75)
+	if spent := w.spent(); spent != 0.75 {
+		t.Errorf("spent %g", spent)
+	}
+}
+
 func TestExplainSaysWhyNot(t *testing.T) {
 	w := newWorld(t, 8, 1e-5)
 	w.exec(w.steward, `SELECT dp_grant($1, $2, 1.5)`, w.dataset, w.person)

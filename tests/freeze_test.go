@@ -40,6 +40,7 @@ func TestRowsStayInTheirBlocks(t *testing.T) {
 	}
 	refused := func(eps float64) {
 		w.wantError(ask(eps), "DP004", `its column "day" can change now: what kept it was trigger`)
+		w.wantError(ask(eps), "DP004", "SELECT dp_freeze(")
 	}
 	w.exec(w.super, `ALTER TABLE public.`+name+`_old DISABLE TRIGGER zz_dp_freeze_day`)
 	refused(0.1)

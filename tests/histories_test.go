@@ -33,10 +33,9 @@ func TestRandomHistories(t *testing.T) {
 	if v, err := strconv.Atoi(os.Getenv("DPSIDECAR_HISTORIES")); err == nil {
 		n = (v + 2) / 3
 	}
-	s := lonelyWorld(t, 1, 0).system
 	for _, accounting := range []string{"pure", "zcdp", "rdp"} {
 		t.Run(accounting, func(t *testing.T) {
-			for _, wrong := range newHistories(t, s, accounting).run(n) {
+			for _, wrong := range newHistories(t, lonelyWorld(t, 1, 0).system, accounting).run(n) {
 				t.Error(wrong)
 			}
 		})

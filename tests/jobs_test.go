@@ -254,7 +254,7 @@ func TestCancelOfAJobThatIsClaimedJustNow(t *testing.T) {
 	w.exec(w.super, `SELECT pg_cancel_backend($1)`, pid)
 	w.eventually("the cancel waits for the claim", waits("Lock"))
 	w.exec(hand.conn, `COMMIT`)
-	w.wantError(<-interrupted, "57014", "The job: will be canceled before it reads; no privacy budget will be spent.")
+	w.wantError(<-interrupted, "57014", "The job will be canceled before it reads; no privacy budget will be spent.")
 	w.exec(hand.conn, `SELECT dp_int.job_hand_back($1, $2, false)`, job, token)
 	if canceled := one[int](w, w.analyst, `SELECT count(*) FROM dp.jobs WHERE status = 'canceled'`); canceled != 2 || w.entries() != 0 {
 		t.Errorf("%d jobs are canceled, of 2, and there are %d entries", canceled, w.entries())

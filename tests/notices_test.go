@@ -382,6 +382,43 @@ func TestAKeptAnswerNamesItsRelease(t *testing.T) {
 
 // A steward is told of what only he can mend: a registration without any
 // scale, a budget that promises little, a grant to a role that may not ask.
+// Data sets of the same people have one budget: who sets or registers it is told which one holds, and for whom.
+func TestAStewardIsToldWhichBudgetHolds(t *testing.T) {
+	w := newWorld(t, 3, 0)
+	if err := w.system.Login(context.Background(), w.person+"s", "dp_admin"); err != nil {
+		t.Fatal(err)
+	}
+	conn, heard := w.listening(w.person + "s")
+	for _, k := range []struct{ call, says, saysNot string }{
+		{`SELECT dp_register('more_' || $1, $1::text::regclass, 'amount', '{age}', 30, scales => '{"age": 40}')`, `"more_{}" shares the budget of "{}", which is epsilon 3: that holds, and not the 30`, "promises little"},
+		{`SELECT dp_register('less_' || $1, $1::text::regclass, 'amount', '{age}', 1, scales => '{"age": 40}')`, `"less_{}" shares the budget of "{}", "more_{}", which is epsilon 3: it can be asked until epsilon 1`, ""},
+		{`SELECT dp_register('same_' || $1, $1::text::regclass, 'amount', '{age}', 3, scales => '{"age": 40}')`, "", "shares"},
+		{`SELECT dp_set_budget($1, 4, 0)`, `other data sets of the same people too: "more_{}" from 3 to 4`, "same_"},
+		{`SELECT dp_set_budget($1, 4, 0)`, ``, "same people"},
+		{`SELECT dp_set_budget($1, 40, 0)`, `"more_{}" from 4 to 30`, "same_"},
+		{`SELECT dp_set_budget($1, 2, 0)`, `"more_{}" from 30 to 2; "same_{}" from 3 to 2`, "less_"},
+	} {
+		before := len(heard())
+		w.exec(conn, k.call, w.dataset)
+		said := strings.Join(heard()[before:], "\n")
+		if !strings.Contains(said, strings.ReplaceAll(k.says, "{}", w.dataset)) || k.saysNot != "" && strings.Contains(said, k.saysNot) {
+			t.Errorf("%s: %q", k.call, said)
+		}
+	}
+	w.mustRegress(w.analyst, ask, w.dataset, 0.75)
+	before := len(heard())
+	w.exec(conn, `SELECT dp_set_budget($1, 0.5, 0)`, w.dataset)
+	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, `from 1 to 0.5, of which nothing is left`) {
+		t.Errorf("%q", said)
+	}
+	before = len(heard())
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE "%[1]s_survey" AS SELECT amount, age, 1.0 AS weight, 1.0 AS tax FROM %[1]q; GRANT SELECT ON "%[1]s_survey" TO dp_sidecar`, w.dataset))
+	w.exec(conn, `SELECT dp_register('survey_' || $1, ($1::text || '_survey')::regclass, 'amount', '{age,weight,tax}', 1, scales => '{"amount": 500}')`, w.dataset)
+	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, "no scale is registered for tax: was it forgotten?") {
+		t.Errorf("a weight has no scale: %q", said)
+	}
+}
+
 func TestAStewardIsToldOfOversights(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	if err := w.system.Login(context.Background(), w.person+"s", "dp_admin"); err != nil {

@@ -126,6 +126,20 @@ func TestRowLevelSecurityIsRefused(t *testing.T) {
 
 // What was registered and what is read are compared under a lock, before every
 // charge.
+// Nothing is declared about columns of a relation that is gone, and no column has the name of a coefficient.
+func TestWhatIsGoneHasNoColumns(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_i AS SELECT amount, age AS "(intercept)" FROM public.%[1]s; GRANT SELECT ON public.%[1]s_i TO dp_sidecar`, w.dataset))
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1 || '_i', ($1::text || '_i')::regclass, 'amount', ARRAY['(intercept)'], 1)`, w.dataset)
+	w.wantError(err, "22023", `two coefficients would be called "(intercept)"`)
+	w.exec(w.super, fmt.Sprintf(`DROP TABLE public.%[1]s_i; DROP TABLE public.%[1]s`, w.dataset))
+	for _, call := range []string{`SELECT dp_set_categories($1, '{"region": ["1", "2"]}')`, `SELECT dp_set_scales($1, '{"age": 3}')`, `SELECT dp_set_labels($1, '{"region": [1, 2]}')`} {
+		_, err := w.steward.Exec(context.Background(), call, w.dataset)
+		w.wantError(err, "42P01", fmt.Sprintf(`the relation of data set %q, public.%[1]s, is gone`, w.dataset))
+		w.wantError(err, "42P01", "dp_unregister")
+	}
+}
+
 func TestAChangedRelationIsNotRead(t *testing.T) {
 	for name, change := range map[string]string{
 		"dropped":       `#DROP TABLE public.%[1]s`,
@@ -141,6 +155,9 @@ func TestAChangedRelationIsNotRead(t *testing.T) {
 			w.script(fmt.Sprintf(change, w.dataset))
 			_, err := regress(w.analyst, ask, w.dataset, 0.5)
 			w.wantError(err, "DP004", "No privacy budget was spent")
+			if grant := fmt.Sprintf(`GRANT SELECT ON public.%s TO dp_sidecar; Then ask again.`, w.dataset); strings.Contains(hint(err), grant) != (name == "revoked") {
+				t.Errorf("the hint: %s", hint(err))
+			}
 			if w.spent() != 0 || w.entries() != 0 {
 				t.Errorf("spent %g in %d entries", w.spent(), w.entries())
 			}

@@ -74,16 +74,32 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	sidecar.Close(t.Context())
-	c.Exec(t, "app", "CREATE VIEW left_over AS SELECT * FROM dp.budget")
-	if out, err := dpsidecar(t, env, "uninstall", "--export", t.TempDir(), "--confirm", "app"); err == nil || !strings.Contains(describe(err), "left_over") && !strings.Contains(describe(err), "depend") {
+	c.Exec(t, "app", "CREATE VIEW left_over AS SELECT * FROM dp.budget", "CREATE TABLE left_table (b dp.budget, said text DEFAULT dp.time_left(NULL))",
+		"CREATE FUNCTION left_function() RETURNS text LANGUAGE sql BEGIN ATOMIC SELECT dp_version(); END", "CREATE TABLE left_frozen (day date); SELECT dp_freeze('left_frozen', 'day')")
+	_, err = dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app")
+	for _, uses := range []string{"view left_over uses view dp.budget", "column b of table left_table uses type dp.budget", "column said of table left_table uses function dp.time_left(", "function left_function() uses function dp_version()", "uninstall again"} {
+		if err == nil || !strings.Contains(describe(err), uses) {
+			t.Errorf("%v: it does not say that %s", err, uses)
+		}
+	}
+	if err != nil && strings.Contains(describe(err), "left_frozen") {
+		t.Error("the trigger of a frozen column stays as it is:", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ledger.csv")); err == nil {
+		t.Error("it was exported all the same")
+	}
+	c.Exec(t, "app", "SELECT * FROM dp.ledger", "DROP VIEW left_over", "DROP TABLE left_table", "DROP FUNCTION left_function", "DROP TABLE left_frozen")
+	// Where the removal fails before anything is gone, so is the export, and it can be tried again.
+	c.Exec(t, "app", "CREATE FUNCTION public.stop() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stopped'; END $$", "CREATE EVENT TRIGGER stop ON sql_drop EXECUTE FUNCTION public.stop()")
+	if out, err := dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app"); err == nil || !strings.Contains(describe(err), "stopped") || strings.Contains(out, "wrote") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	c.Exec(t, "app", "SELECT * FROM dp.ledger", "DROP VIEW left_over")
+	c.Exec(t, "app", "SELECT * FROM dp.ledger", "ALTER EVENT TRIGGER stop DISABLE", "DROP EVENT TRIGGER stop", "DROP FUNCTION public.stop()")
 	out, err := dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app")
 	if err != nil || !strings.Contains(out, "is removed") || !strings.Contains(out, ": dp_sidecar.") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for file, holds := range map[string]string{"ledger.csv": `""epsilon"": 2`, "datasets.csv": "public.claims", "releases.csv": "parameters", "coefficients.csv": "noise_low", "metrics.csv": "ci_low", "descriptions.csv": "column_name", "suggested_scales.csv": "center", "heads.txt": "account=1 entry=1 head="} {
+	for file, holds := range map[string]string{"ledger.csv": `""epsilon"": 2`, "datasets.csv": "public.claims", "releases.csv": "where_level", "moments.csv": "over", "blocks.csv": "block_from", "coefficients.csv": "share", "metrics.csv": "ci_low", "descriptions.csv": "column_name", "suggested_scales.csv": "center", "heads.txt": "account=1 entry=1 head="} {
 		if text, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !strings.Contains(string(text), holds) {
 			t.Errorf("%s: %v\n%s", file, err, text)
 		}

@@ -16,31 +16,43 @@ var (
 	// ErrServed is returned while a sidecar is connected.
 	ErrServed = errors.New("a dpsidecar is connected: stop every dpsidecar serve first")
 
+	// ErrInUse is returned when other objects in the database depend on those that would be removed.
+	ErrInUse = errors.New("nothing was exported or removed, because something depends on it")
+
 	// ErrVersion is returned when the schema is not of this program's version.
 	ErrVersion = errors.New("the schema is of another version: run dpsidecar migrate up first")
 )
+
+// window is the window of time of a job's request, NULL where there are no blocks.
+const window = `CASE WHEN j.request ? 'over' THEN daterange((j.request #>> '{over,0}')::date, (j.request #>> '{over,1}')::date) END`
 
 // exports are the queries of exported files, by file name: a view of the ledger, and tables where the views
 // show only rows of their reader.
 var exports = []struct{ file, query string }{
 	{"ledger.csv", `SELECT * FROM dp.ledger`},
-	{"releases.csv", `SELECT r.id, r.job, r.charge, d.name AS dataset, r.model, r.method, r.eps, r.delta, r.caller, r.parameters, r.released_at, r.read_at, r.rows, r.why_null
-		FROM dp_int.release r JOIN dp_int.dataset d ON d.id = r.dataset ORDER BY r.released_at`},
-	{"coefficients.csv", `SELECT release, position, term, coef, coef - band AS noise_low, coef + band AS noise_high, std_err, df, ci_low, ci_high, p_value, covariance, bias FROM dp_int.coefficient ORDER BY release, position`},
+	{"releases.csv", `SELECT r.id, r.job, r.charge, d.name AS dataset, r.model, r.method, r.eps, r.delta, r.caller, r.parameters, r.released_at, r.read_at, r.rows, r.why_null,
+		j.request ->> 'target' AS target, ` + window + ` AS over, j.request -> 'where_level' AS where_level, r.huber_delta
+		FROM dp_int.release r JOIN dp_int.dataset d ON d.id = r.dataset JOIN dp_int.job j ON j.id = r.job ORDER BY r.released_at`},
+	{"coefficients.csv", `SELECT release, position, term, coef, coef - band AS noise_low, coef + band AS noise_high, std_err, df, ci_low, ci_high, p_value, covariance, bias, grp, share, why_null
+		FROM dp_int.coefficient ORDER BY release, position`},
 	{"metrics.csv", `SELECT release, position, metric, value, ci_low, ci_high, why_null FROM dp_int.metric ORDER BY release, position`},
 	{"descriptions.csv", `SELECT release, position, column_name, statistic, value, ci_low, ci_high, why_null FROM dp_int.column_statistic ORDER BY release, position`},
-	{"moments.csv", `SELECT release, terms, sums, noise, bound FROM dp_int.second_moments ORDER BY release`},
+	{"moments.csv", `SELECT m.release, ` + window + ` AS over, m.terms, m.sums, m.noise, m.bound, j.request -> 'scales' AS scales
+		FROM dp_int.second_moments m JOIN dp_int.release r ON r.id = m.release JOIN dp_int.job j ON j.id = r.job ORDER BY m.release`},
 	{"suggested_scales.csv", `SELECT release, position, column_name, scale, center, note FROM dp_int.suggested_scale ORDER BY release, position`},
 	{"datasets.csv", `SELECT d.name AS dataset, d.account, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target, d.features, d.scales, d.labels, d.options, d.unit, d.max_rows, d.persons, d.row_count,
 		d.registered_by, d.registered_at, d.unregistered_at, a.accounting, a.renyi_order, least(a.epsilon, d.epsilon) AS epsilon, a.delta, a.proven_epsilon AS epsilon_spent,
-		a.spent, a.spent_epsilon, a.rest, a.rest_rho, a.spent_delta
+		a.spent, a.spent_epsilon, a.rest, a.rest_rho, a.spent_delta, d.categories, d.block, d.block_source, a.block_width, a.block_origin, d.block_rows, d.block_is_fixed, d.block_fixed_by
 		FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account ORDER BY d.id`},
+	{"blocks.csv", `SELECT b.account, dp_int.block_start(a.block_origin, a.block_width, b.block) AS block_from, dp_int.block_start(a.block_origin, a.block_width, b.block + 1) AS block_to,
+		b.spent, b.spent_epsilon, b.rest, b.rest_rho, b.spent_delta
+		FROM dp_int.account_block b JOIN dp_int.account a ON a.id = b.account ORDER BY b.account, b.block`},
 	{"heads.txt", `SELECT format('account=%s entry=%s head=%s', id, entries, encode(head, 'hex')) FROM dp_int.account WHERE entries > 0 ORDER BY id`},
 }
 
 // export writes the ledger, its heads, releases, coefficients and registrations, in one snapshot, into new
 // files of a folder, which it makes if it is missing. It returns the files' names. A file that exists
-// already is an error and stays unchanged.
+// already is an error and stays unchanged; after an error those that were written are removed.
 func export(ctx context.Context, conn *pgx.Conn, dir string) (files []string, err error) {
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
@@ -56,18 +68,68 @@ func export(ctx context.Context, conn *pgx.Conn, dir string) (files []string, er
 	for _, e := range exports {
 		name := filepath.Join(dir, e.file)
 		if err := copyTo(ctx, tx, name, e.query); err != nil {
-			return files, err
+			if !errors.Is(err, os.ErrExist) {
+				files = append(files, name)
+			}
+			return nil, errors.Join(err, remove(files))
 		}
 		files = append(files, name)
 	}
 	return files, nil
 }
 
+// remove deletes files that this run has written.
+func remove(files []string) (err error) {
+	for _, f := range files {
+		if failed := os.Remove(f); !errors.Is(failed, os.ErrNotExist) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
+// requireUnused refuses while other objects depend on functions, tables, views or types of the installation:
+// views, functions that keep their body as a parse tree, defaults, columns of these types and the like.
+// Triggers of dp_freeze do not count.
+func requireUnused(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `
+WITH ours AS MATERIALIZED (
+  SELECT 'pg_catalog.pg_proc'::regclass::oid AS class, p.oid AS id`+ourRoutines+`
+  UNION ALL SELECT 'pg_catalog.pg_class'::regclass, c.oid FROM pg_catalog.pg_class c WHERE c.relnamespace IN (to_regnamespace('dp'), to_regnamespace('dp_int'))
+  UNION ALL SELECT 'pg_catalog.pg_type'::regclass, t.oid FROM pg_catalog.pg_type t WHERE t.typnamespace IN (to_regnamespace('dp'), to_regnamespace('dp_int'))),
+uses AS (  -- as an object of its own, or as a part of a relation
+  SELECT CASE WHEN part.relid IS NOT NULL THEN 'pg_catalog.pg_class'::regclass ELSE d.classid END AS class, coalesce(part.relid, d.objid) AS id,
+         CASE WHEN part.relid IS NULL THEN d.objsubid ELSE part.column END AS sub, o.class AS used_class, o.id AS used
+    FROM ours o
+    JOIN pg_catalog.pg_depend d ON d.refclassid = o.class AND d.refobjid = o.id AND d.deptype IN ('n', 'a')
+    LEFT JOIN LATERAL (
+      SELECT w.ev_class, 0 FROM pg_catalog.pg_rewrite w WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND w.oid = d.objid
+      UNION ALL SELECT f.adrelid, f.adnum::int FROM pg_catalog.pg_attrdef f WHERE d.classid = 'pg_catalog.pg_attrdef'::regclass AND f.oid = d.objid
+      UNION ALL SELECT k.conrelid, 0 FROM pg_catalog.pg_constraint k WHERE d.classid = 'pg_catalog.pg_constraint'::regclass AND k.oid = d.objid AND k.conrelid <> 0
+      UNION ALL SELECT t.tgrelid, 0 FROM pg_catalog.pg_trigger t WHERE d.classid = 'pg_catalog.pg_trigger'::regclass AND t.oid = d.objid
+      UNION ALL SELECT y.polrelid, 0 FROM pg_catalog.pg_policy y WHERE d.classid = 'pg_catalog.pg_policy'::regclass AND y.oid = d.objid) AS part(relid, "column") ON true
+   WHERE NOT (d.classid = 'pg_catalog.pg_trigger'::regclass AND o.class = 'pg_catalog.pg_proc'::regclass))
+SELECT DISTINCT format('%s uses %s', pg_describe_object(u.class, u.id, u.sub), pg_describe_object(u.used_class, u.used, 0))
+  FROM uses u
+ WHERE (u.class, u.id) NOT IN (SELECT class, id FROM ours)
+ ORDER BY 1`)
+	if err != nil {
+		return err
+	}
+	uses, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err == nil && len(uses) > 0 {
+		err = fmt.Errorf("%w: %s; drop what is named first, then run dpsidecar uninstall again", ErrInUse, strings.Join(uses, ", "))
+	}
+	return err
+}
+
 // copyTo writes the result of a query, with a header line unless it is plain text, and returns once it is
 // on disk.
 func copyTo(ctx context.Context, tx pgx.Tx, name, query string) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%w: it may be the only record of what was spent; name another folder", err)
+	} else if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
@@ -94,10 +156,10 @@ func requireLatest(ctx context.Context, admin *pgx.ConnConfig) error {
 
 // Uninstall exports records into new files of a folder, and then removes everything: functions, views,
 // tables with the ledger and all releases, the loopback, and every role that nothing else in the cluster
-// depends on. If another object depends on a function or a view, nothing is removed. It returns the files
-// written, and the roles that stay.
+// depends on. If another object depends on a function or a view, nothing is exported or removed. It returns the
+// files written, and the roles that stay.
 //
-// Errors: ErrNotInstalled; ErrVersion; ErrServed; a file that exists already.
+// Errors: ErrNotInstalled; ErrVersion; ErrServed; ErrInUse; a file that exists already.
 func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, stay []string, err error) {
 	if err := requireLatest(ctx, admin); err != nil {
 		return nil, nil, err
@@ -110,11 +172,17 @@ func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, s
 	if err := requireNoSidecar(ctx, conn); err != nil {
 		return nil, nil, err
 	}
+	if err := requireUnused(ctx, conn); err != nil {
+		return nil, nil, err
+	}
 	if files, err = export(ctx, conn, dir); err != nil {
-		return files, nil, err
+		return nil, nil, err
 	}
 	if err := downAll(ctx, admin); err != nil {
-		return files, nil, err
+		if version, failed := Version(ctx, admin); failed == nil && version == Latest() { // nothing was removed
+			return nil, nil, errors.Join(err, remove(files))
+		}
+		return files, nil, fmt.Errorf("%w; a part is removed, and the files that were written are the only record of it: keep them", err)
 	}
 	if err := dropDblink(ctx, conn); err != nil {
 		return files, nil, err

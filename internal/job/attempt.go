@@ -131,12 +131,12 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	}
 	if c.at == inDatabase {
 		x, err = s.pushdown(ctx, conn, c, n)
-		return plan, x, s.asParked(ctx, err, notRead)
+		return plan, x, s.asParked(ctx, c, err, notRead)
 	}
 	began := time.Now()
 	x, err = c.data(ctx, conn, n, src)
 	if err != nil {
-		return nil, x, s.asParked(ctx, err, notRead)
+		return nil, x, s.asParked(ctx, c, err, notRead)
 	}
 	s.config.Watch.Pulled(time.Since(began))
 	return plan, x, s.recheckRead(ctx, c)
@@ -299,10 +299,10 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		return nil, 0, err
 	}
 	if err := arrowio.Lock(ctx, conn, c.relation()); err != nil {
-		return nil, 0, s.asParked(ctx, err, "the data set cannot be read now")
+		return nil, 0, s.asParked(ctx, c, err, "the data set cannot be read now")
 	}
 	if err := s.open(ctx, conn, c); err != nil {
-		return nil, 0, s.asUnreachable(ctx, err)
+		return nil, 0, s.asUnreachable(ctx, c, err)
 	}
 	if c.versions, err = s.recheck(ctx, recheckJob, c.ID, c.Token); err != nil {
 		return nil, 0, refusedAsParked(ledger.Explain(err))

@@ -87,7 +87,14 @@ func CheckSchema(ctx context.Context, q arrowio.Querier, want sql.Schema) error 
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && pg.Code == "42883":
-		return fmt.Errorf("%w: it is missing, or has been taken down; this program needs version %d: run dpsidecar install", ErrSchema, want.Version)
+		var tables bool // are there any, without functions?
+		if err := q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dp_int')`).Scan(&tables); err != nil {
+			return err
+		}
+		if tables {
+			return fmt.Errorf("%w: it has been taken down; this program needs version %d: run dpsidecar migrate up", ErrSchema, want.Version)
+		}
+		return fmt.Errorf("%w: it is missing; this program needs version %d: run dpsidecar install", ErrSchema, want.Version)
 	case err != nil:
 		return err
 	case found.Version > want.Version:

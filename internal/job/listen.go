@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -28,7 +29,11 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 			failures = 0
 		}
 		delay := backoff(failures)
-		s.log.Warn("no connection to the database", "host", s.listener.Host, "port", s.listener.Port, "database", s.listener.Database, "user", s.listener.User,
+		message := "no connection to the database"
+		if pg := new(pgconn.PgError); errors.As(err, &pg) && pg.Code == "DP003" {
+			message = "the database takes no sidecar"
+		}
+		s.log.Warn(message, "host", s.listener.Host, "port", s.listener.Port, "database", s.listener.Database, "user", s.listener.User,
 			"error", err, "retry_in", delay)
 		select {
 		case <-ctx.Done():

@@ -105,7 +105,7 @@ func relationFailure(err error) error {
 // asParked returns message, which parks the job, if the server refuses to read the relation; the cause,
 // which may depend on values, is only logged. An error of the connection or of a cancelled attempt is
 // returned unchanged, and the job is tried again at once.
-func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error {
+func (s *Sidecar) asParked(ctx context.Context, c *claim, err error, message parked) error {
 	var pg *pgconn.PgError
 	switch {
 	case ctx.Err() == nil && errors.As(err, &pg) && nodeLost(pg):
@@ -113,18 +113,18 @@ func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error
 	case ctx.Err() != nil || pg == nil || goingDown(pg):
 		return err
 	}
-	s.log.Error("cannot read", "sqlstate", pg.Code)
+	s.log.Error("cannot read", "job", c.ID, "dataset", c.Dataset.Name, "sqlstate", pg.Code)
 	return message
 }
 
 // asUnreachable parks a charged job if one of its nodes cannot be opened.
-func (s *Sidecar) asUnreachable(ctx context.Context, err error) error {
+func (s *Sidecar) asUnreachable(ctx context.Context, c *claim, err error) error {
 	var fail *failure
 	if errors.As(err, &fail) {
-		s.log.Error("cannot read", "reason", fail.message)
+		s.log.Error("cannot read", "job", c.ID, "dataset", c.Dataset.Name, "reason", fail.message)
 		return unreachable
 	}
-	return s.asParked(ctx, err, unreachable)
+	return s.asParked(ctx, c, err, unreachable)
 }
 
 // goingDown reports whether the server ended the statement or the session for reasons that do not concern

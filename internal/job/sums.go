@@ -82,7 +82,7 @@ func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) err
 	if err == nil && n >= mostGrowth*(*c.RowCount) {
 		err = grown
 	}
-	return s.asParked(ctx, err, notRead)
+	return s.asParked(ctx, c, err, notRead)
 }
 
 // sum runs a plan whose passes are summed in the database, and then repeats the check of the relation: a
@@ -97,7 +97,7 @@ func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x dpsco.D
 		s.log.Error("fault", "job", c.ID, "error", err)
 		return r, fitPanicked
 	case err != nil:
-		return r, s.asParked(ctx, err, notRead)
+		return r, s.asParked(ctx, c, err, notRead)
 	}
 	return r, s.recheckRead(ctx, c)
 }

@@ -96,8 +96,8 @@ BEGIN
   ELSIF p_unit IS NOT NULL AND p_persons IS NULL THEN
     RAISE EXCEPTION 'a unit and blocks need persons, how many persons a block is taken to have'
       USING ERRCODE = '22023', HINT = 'How many persons a window has depends on who is in several of its blocks, and is not public. Give a number from public knowledge: where there are fewer, empty records stand in for them; where there are more, some are left out at random.';
-  ELSIF p_is_fixed = '' THEN
-    RAISE EXCEPTION 'block_is_fixed says nothing' USING ERRCODE = '22023', HINT = 'State why rows stay in their blocks, or leave it out: then the database is asked.';
+  ELSIF p_is_fixed !~ '[^[:space:]]' THEN
+    RAISE EXCEPTION 'the reason in block_is_fixed is blank' USING ERRCODE = '22023', HINT = 'State why rows stay in their blocks, or leave it out: then the database is asked.';
   END IF;
   RETURN dp_int.check_block_column(p_relid, p_block);
 END $$;
@@ -167,7 +167,7 @@ BEGIN
             HINT = CASE WHEN p_source IS NULL THEN format('What reads rows of all blocks would be charged to none. Register it with the same block, block_width => %L and block_origin => %L.', a.block_width, dp_int.day_text(a.block_origin))
                         WHEN o.block_source IS NULL THEN 'An account has blocks, or none, for ever once it was charged: what was charged without blocks read rows of any. Before that, dp_unregister its data sets and register all of them with the same block.'
                         ELSE 'All data sets of an account have the same blocks. Register it with these.' END
-                   || format(' Data set "%s" has the account too.', o.name);
+                   || format(CASE WHEN o.unregistered_at IS NULL THEN ' Data set "%s" has the account too.' ELSE ' Data set "%s" had the account, and was charged before it was unregistered.' END, o.name);
   END IF;
 END $$;
 

@@ -89,6 +89,17 @@ RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(
             ELSE '' END;
 COMMENT ON FUNCTION dp.time_left IS 'How notices say when a job may be done; nothing where that is not known, or soon.';
 
+-- The outcome of dp_cancel as a sentence.
+CREATE OR REPLACE FUNCTION dp.what_became(fate text) RETURNS text
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN fate LIKE 'too late: %' THEN upper(substr(fate, 11, 1)) || substr(fate, 12)
+            WHEN fate LIKE 'it %' THEN 'The job ' || substr(fate, 4)
+            WHEN fate LIKE 'a %' THEN 'A' || substr(fate, 2)
+            WHEN fate LIKE 'will %' OR fate LIKE 'failed %' THEN 'The job ' || fate
+            WHEN fate LIKE 'unknown: %' THEN 'What became of the job is ' || fate
+            ELSE 'The job was ' || fate END || '.';
+COMMENT ON FUNCTION dp.what_became IS 'How hints say what became of a job whose caller went away.';
+
 -- Waits for a job over its loopback connection; returns its release. A caller who waits for more than a
 -- second is told each new stage, and once that the expected time is over. The latter happens at a step of
 -- the ladder, which is fixed before the data are read.
@@ -190,7 +201,7 @@ BEGIN
     END;
   END LOOP;
   RAISE EXCEPTION '%', message USING ERRCODE = code,
-    HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, replace(fate, 'too late: ', '')) END;
+    HINT = CASE WHEN hint <> '' THEN hint ELSE concat(CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, dp.what_became(fate)) END;
 END $$;
 
 -- Executes a fit that has no kept release, by dp_int.call_sidecar.
@@ -456,7 +467,7 @@ BEGIN
       SET TRANSACTION ISOLATION LEVEL READ COMMITTED;  -- sees a job that is claimed just now
       fate := public.dp_cancel(job);
       COMMIT;
-      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', pg_catalog.replace(fate, 'too late: ', ''));
+      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = dp.what_became(fate);
     END IF;
     expected := COALESCE(expected, s.expected_at);
     IF NOT late AND s.expected_at OPERATOR(pg_catalog.>) (expected OPERATOR(pg_catalog.+) '5 s'::pg_catalog.interval) THEN
@@ -481,7 +492,7 @@ BEGIN
         fate := public.dp_cancel(job);  -- a sidecar may have started in the meantime
         COMMIT;
         RAISE EXCEPTION '%', s.message
-          USING ERRCODE = 'DP001', HINT = pg_catalog.format('Start one with dpsidecar serve, or queue the request with dp_submit. The job: %s.', pg_catalog.replace(fate, 'too late: ', ''));
+          USING ERRCODE = 'DP001', HINT = pg_catalog.concat('Start one with dpsidecar serve, or queue the request with dp_submit. ', dp.what_became(fate));
       END IF;
     END IF;
     COMMIT;
@@ -503,5 +514,5 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, scores and descriptions aside; NULL when there is none.';
 GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
-GRANT EXECUTE ON FUNCTION dp.commit_refusal, dp.time_left TO dp_analyst;
+GRANT EXECUTE ON FUNCTION dp.commit_refusal, dp.time_left, dp.what_became TO dp_analyst;
 GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;

@@ -107,6 +107,16 @@ BEGIN
   RETURN clean;
 END $$;
 
+-- Raises where a column has the name of a coefficient that is there already.
+CREATE OR REPLACE FUNCTION dp_int.refuse_intercept(p_columns name[], p_unspent text DEFAULT '') RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF '(intercept)' = ANY (p_columns) THEN
+    RAISE EXCEPTION 'two coefficients would be called "(intercept)"'
+      USING ERRCODE = '22023', HINT = 'Rename the column, or show it under another name in a view.' || p_unspent;
+  END IF;
+END $$;
+
 -- The part of a request that fixes the levels of its columns and the levels to which where_level
 -- restricts it; empty where no column is a category, so that the hashes of such requests are independent
 -- of categories.
@@ -194,6 +204,7 @@ DECLARE
   clean jsonb;
 BEGIN
   PERFORM dp_int.refuse_copy();
+  PERFORM dp_int.refuse_gone(d);
   clean := dp_int.canonical_categories(d.relid, d.target || d.features, dp_set_categories.categories);
   PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, clean);
   PERFORM dp_int.check_labels(d.target, d.features, d.labels, clean);

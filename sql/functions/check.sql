@@ -38,6 +38,7 @@ CREATE OR REPLACE FUNCTION public.dp_check_install() RETURNS TABLE(item text, ok
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   connection text;
+  copy CONSTANT boolean := dp_int.is_copy();
   alive int := dp_int.sidecars_alive();
   r record;
 BEGIN
@@ -51,15 +52,16 @@ BEGIN
     ok := r.elsewhere IS NULL AND r.read_only = 'off';
     detail := format('%s on database %s, %s', r.who, r.db,
       CASE WHEN ok THEN 'as it should be'
+           WHEN copy THEN 'which is that of the original: dpsidecar adopt leads it here'
            ELSE format('which is %s: run dpsidecar install, with --loopback-host and --loopback-port if they are not 127.0.0.1 and the server''s own', coalesce(r.elsewhere, 'not writable')) END);
   EXCEPTION WHEN OTHERS THEN
     ok := false;
-    detail := SQLERRM;
+    detail := CASE WHEN copy THEN 'dpsidecar adopt makes it: ' ELSE '' END || SQLERRM;
   END;
   RETURN NEXT;
 
   item := 'the database is the one that was installed, no copy of it';
-  ok := NOT dp_int.is_copy();
+  ok := NOT copy;
   detail := CASE WHEN ok THEN 'as it should be' ELSE 'run dpsidecar adopt: until then nothing is answered' END;
   RETURN NEXT;
 
@@ -103,7 +105,7 @@ BEGIN
 
   item := 'functions and views are those that were installed';
   ok := dp_int.code_hash() IS NOT DISTINCT FROM (SELECT objects FROM dp_int.installed_code);
-  detail := CASE WHEN ok THEN 'as it should be' ELSE 'somebody has changed one, or another major version of Postgres prints it differently: run dpsidecar migrate up, which puts them in place whole' END;
+  detail := CASE WHEN ok THEN 'as it should be' WHEN copy THEN 'a restored copy prints some differently: dpsidecar adopt puts them in place whole' ELSE 'somebody has changed one, or another major version of Postgres prints it differently: run dpsidecar migrate up, which puts them in place whole' END;
   RETURN NEXT;
 
   item := 'registered relations can be read';
@@ -119,7 +121,7 @@ BEGIN
     END;
   END LOOP;
   ok := detail IS NULL;
-  detail := coalesce(detail, 'as it should be');
+  detail := coalesce(CASE WHEN copy THEN 'dpsidecar adopt binds them to the relations of this database, by name; until then ' ELSE '' END || detail, 'as it should be');
   RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION public.dp_check_install IS 'Checks the installation item by item and says what to do about what is wrong.';

@@ -138,13 +138,14 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.listed(p_columns name[]) RETURNS text
 LANGUAGE sql STABLE AS $$ SELECT string_agg(quote_ident(c), ', ' ORDER BY n) FROM unnest(p_columns) WITH ORDINALITY AS l(c, n) $$;
 
--- Tells a steward who registers scales which ones seem to be missing.
+-- Tells a steward who registers scales which ones seem to be missing. A column called weight is most likely one, which
+-- has no scale.
 CREATE OR REPLACE FUNCTION dp_int.notice_scales(p_relid oid, p_columns name[], p_scales jsonb, p_labels jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   doubt text;
 BEGIN
-  FOR doubt IN SELECT * FROM dp_int.scale_doubts(p_relid, ARRAY(SELECT c FROM unnest(p_columns) AS c WHERE NOT p_labels ? c::text), p_scales, true, true) LOOP
+  FOR doubt IN SELECT * FROM dp_int.scale_doubts(p_relid, ARRAY(SELECT c FROM unnest(p_columns) AS c WHERE NOT p_labels ? c::text AND c !~* '(^|_)weights?$'), p_scales, true, true) LOOP
     RAISE NOTICE 'dpsidecar: %', doubt USING HINT = 'dp_set_scales changes scales and centers; grants and releases stay.';
   END LOOP;
 END $$;
@@ -243,7 +244,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.tell_large_budget(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  epsilon CONSTANT float8 := d.epsilon;
+  epsilon CONSTANT float8 := least(d.epsilon, (SELECT a.epsilon FROM dp_int.account a WHERE a.id = d.account));
   delta CONSTANT float8 := d.delta;
 BEGIN
   IF epsilon > 10 THEN
@@ -253,6 +254,42 @@ BEGIN
   IF delta * greatest(coalesce(d.row_count, 0), 10000) > 1 THEN
     RAISE NOTICE 'dpsidecar: delta % of data set "%" promises little: it allows a method to publish somebody''s row with this probability', delta, d.name
       USING HINT = 'Choose it far below one in the number of people, as 1e-6 for 10,000 rows. dp_set_budget lowers it: once something is spent, nothing takes that back.';
+  END IF;
+END $$;
+
+-- Other data sets of the account of a data set, as messages name them; NULL where there are none.
+CREATE OR REPLACE FUNCTION dp_int.siblings(d dp_int.dataset) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT string_agg(format('"%s"', o.name), ', ' ORDER BY o.name) FROM dp_int.dataset o WHERE o.account = d.account AND o.id <> d.id AND o.unregistered_at IS NULL
+$$;
+
+-- Tells a steward who registers a data set of people who have a budget already which of the two epsilons holds.
+CREATE OR REPLACE FUNCTION dp_int.tell_shared_budget(d dp_int.dataset, a dp_int.account) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF d.epsilon > a.epsilon THEN
+    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: that holds, and not the % that it was registered with', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
+      USING HINT = format('SELECT dp_set_budget(%L, %s, %s) raises that of all of them.', d.name, d.epsilon::float8, d.delta::float8);
+  ELSIF d.epsilon < a.epsilon THEN
+    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: it can be asked until epsilon % of that is spent, under whatever name', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
+      USING HINT = format('SELECT dp_set_budget(%L, %s, %s) lowers that of all of them.', d.name, d.epsilon::float8, d.delta::float8);
+  END IF;
+END $$;
+
+-- Tells a steward who sets a budget which other data sets of the account it raises, lowers or stops. p_former: the
+-- epsilon that the account had.
+CREATE OR REPLACE FUNCTION dp_int.tell_siblings(d dp_int.dataset, p_former numeric) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  changed text;
+BEGIN
+  SELECT string_agg(format('"%s" from %s to %s%s', o.name, least(o.epsilon, p_former)::float8, least(o.epsilon, a.epsilon)::float8,
+                           CASE WHEN a.proven_epsilon >= least(o.epsilon, a.epsilon) THEN ', of which nothing is left' END), '; ' ORDER BY o.name) INTO changed
+    FROM dp_int.dataset o JOIN dp_int.account a ON a.id = o.account
+   WHERE o.account = d.account AND o.id <> d.id AND o.unregistered_at IS NULL AND least(o.epsilon, p_former) <> least(o.epsilon, a.epsilon);
+  IF changed IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: this sets the epsilon of other data sets of the same people too: %', changed
+      USING HINT = 'An account has the epsilon that was set last for any of its data sets; each of these can be asked up to that and to its own, whichever is smaller.';
   END IF;
 END $$;
 

@@ -159,6 +159,7 @@ DECLARE
   q dp_int.inquiry;
   e dp_int.ledger;  -- the entry that would be charged
   kept uuid;
+  charged boolean;  -- is an identical request charged that has no release yet?
 BEGIN
   SELECT * INTO q FROM dp_int.inquiry WHERE id = p_id AND caller = p_caller AND answer IS NOT NULL;
   IF NOT FOUND OR (dp_int.grant_of(q.dataset, p_caller)).dataset IS NULL AND NOT pg_has_role(p_caller, 'dp_admin', 'USAGE') THEN
@@ -166,15 +167,19 @@ BEGIN
   END IF;
   DELETE FROM dp_int.inquiry WHERE id = p_id;
   kept := dp_int.kept_release(q.dataset, q.hash);
+  charged := kept IS NULL AND EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = q.dataset AND j.request_hash = q.hash AND j.state = 'reading');
   RETURN QUERY SELECT p ->> 'property', p ->> 'value' FROM jsonb_array_elements(q.answer -> 'properties') AS p;
   IF q.answer ? 'cost' THEN
     e := dp_int.quoted(q.answer -> 'cost');
     e.blocks := dp_int.blocks_read(q.dataset, q.request);
-    RETURN QUERY SELECT a.property, CASE WHEN a.property = 'affordable' AND kept IS NOT NULL THEN 'yes: the answer is kept' ELSE a.value END
+    RETURN QUERY SELECT a.property, CASE WHEN a.property = 'affordable' AND kept IS NOT NULL THEN 'yes: the answer is kept' WHEN a.property = 'affordable' AND charged THEN 'yes: it is charged already' ELSE a.value END
       FROM dp_int.afterwards(q.dataset, p_caller, e) AS a;
   END IF;
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT 'kept_release', format('%s: the same request returns it at no cost', kept);
+  END IF;
+  IF charged THEN
+    RETURN QUERY SELECT 'charged_already', 'the same request is charged, and its result is not there yet: asking again waits for it at no further cost'::text;
   END IF;
   RETURN QUERY SELECT 'warning', w
     FROM dp_int.doubts(q.dataset, q.request, (SELECT (p ->> 'value')::bigint FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'rows')) AS w;

@@ -40,17 +40,41 @@ COMMENT ON FUNCTION public.dp_grant IS
 CREATE OR REPLACE FUNCTION public.dp_revoke(dataset text, grantee name) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d dp_int.dataset := dp_int.dataset_of(dp_revoke.dataset);
+  d dp_int.dataset;
+  g dp_int.dataset_grant;
+  revoked boolean := false;
+  groups text := '';
 BEGIN
   PERFORM dp_int.refuse_copy();  -- whose grants and jobs these are is known when roles are bound
-  DELETE FROM dp_int.dataset_grant g  -- of the role that has this name, or of a dropped role that had it
-   WHERE g.dataset = d.id
-     AND (g.principal = dp_int.principal_of(dp_revoke.grantee) OR g.grantee = dp_revoke.grantee AND dp_int.role_of(g.principal) IS NULL);
-  IF NOT FOUND THEN
-    RAISE EXCEPTION 'data set "%" is not granted to "%"', d.name, dp_revoke.grantee USING ERRCODE = '22023', HINT = 'A grant to a group is taken back from the group.';
+  IF NOT EXISTS (SELECT FROM dp_int.dataset o WHERE o.name = dp_revoke.dataset) THEN
+    PERFORM dp_int.dataset_of(dp_revoke.dataset);  -- raises
   END IF;
-  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('revoke', jsonb_build_object('grantee', dp_revoke.grantee)));
-  PERFORM dp_int.refuse_ungranted(d);
+  FOR d IN SELECT o.* FROM dp_int.dataset o WHERE o.name = dp_revoke.dataset ORDER BY o.account, o.id LOOP  -- former ones too: their grants show their releases
+    DELETE FROM dp_int.dataset_grant o  -- of the role that has this name, or of a dropped role that had it
+     WHERE o.dataset = d.id
+       AND (o.principal = dp_int.principal_of(dp_revoke.grantee) OR o.grantee = dp_revoke.grantee AND dp_int.role_of(o.principal) IS NULL);
+    IF FOUND THEN
+      revoked := true;
+      PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('revoke', jsonb_build_object('grantee', dp_revoke.grantee)));
+      PERFORM dp_int.refuse_ungranted(d);
+    END IF;
+    g := dp_int.grant_of(d.id, dp_revoke.grantee);
+    CONTINUE WHEN g.dataset IS NULL;
+    groups := format(' "%s" has access as a member of "%s": dp_revoke(%L, %L) ends that for all its members.', dp_revoke.grantee, dp_int.role_of(g.principal), d.name, dp_int.role_of(g.principal));
+    IF revoked AND d.unregistered_at IS NULL THEN
+      RAISE NOTICE 'dpsidecar: "%" may still ask data set "%" as a member of "%", %', dp_revoke.grantee, d.name, dp_int.role_of(g.principal),
+          CASE WHEN g.epsilon IS NULL THEN 'without a personal limit' ELSE format('with a personal limit of epsilon %s', g.epsilon::float8) END
+        USING HINT = format('dp_revoke(%L, %L) ends that for all members, and dp_grant(%L, %L, ...) sets a limit for this one.', d.name, dp_int.role_of(g.principal), d.name, dp_revoke.grantee);
+    ELSIF revoked THEN
+      RAISE NOTICE 'dpsidecar: "%" still sees releases of a former data set "%" as a member of "%"', dp_revoke.grantee, d.name, dp_int.role_of(g.principal)
+        USING HINT = format('dp_revoke(%L, %L) ends that for all members.', d.name, dp_int.role_of(g.principal));
+    END IF;
+  END LOOP;
+  IF NOT revoked THEN
+    RAISE EXCEPTION 'data set "%" is not granted to "%"', dp_revoke.dataset, dp_revoke.grantee
+      USING ERRCODE = '22023', HINT = 'A grant to a group is taken back from the group.' || groups;
+  END IF;
 END $$;
-COMMENT ON FUNCTION public.dp_revoke IS 'Takes a grant back: jobs not yet charged are refused. What was spent stays spent. For dp_admin.';
+COMMENT ON FUNCTION public.dp_revoke IS
+  'Takes a grant back, also of data sets that had the name and were unregistered, whose releases it shows: jobs not yet charged are refused. What was spent stays spent. For dp_admin.';
 GRANT EXECUTE ON FUNCTION public.dp_grant, public.dp_revoke TO dp_admin;

@@ -77,6 +77,7 @@ DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_set_labels.dataset);
 BEGIN
   PERFORM dp_int.refuse_copy();
+  PERFORM dp_int.refuse_gone(d);
   PERFORM dp_int.check_labels(d.target, d.features, dp_set_labels.labels, d.categories);
   PERFORM dp_int.refuse_labels_of_boolean(d.relid, l.key::name, l.value) FROM jsonb_each(dp_set_labels.labels) AS l WHERE NOT d.categories ? l.key;
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function

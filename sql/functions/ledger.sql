@@ -176,7 +176,9 @@ BEGIN
               WHERE v.epsilon IS NOT NULL ORDER BY v.whose NULLS FIRST, v.epsilon LOOP
       IF NOT dp_int.admits(a.accounting, l.epsilon, a.delta, l.cap, dp_int.add_entry(l.t, a, e)) THEN
         PERFORM dp_int.refuse_overdraft(d.name, l.whose, l.epsilon, l.t, n, e, dp_int.affordable_everywhere(a, d, g, own, e),
-                                        CASE WHEN l.whose IS NULL THEN dp_int.name_block(a, b) END);
+                                        CASE WHEN l.whose IS NULL THEN dp_int.name_block(a, b) END,
+                                        CASE WHEN l.whose IS NULL AND dp_int.affordable(n, g.epsilon, g.cap, own, e) = 0
+                                             THEN format('The limit of "%s", epsilon %s, does not cover it either, nor any smaller eps: ask the steward for dp_set_budget, and for a higher limit with dp_grant(%L, %L, ...)', caller, g.epsilon::float8, d.name, caller) END);
       END IF;
     END LOOP;
   END LOOP;
@@ -240,29 +242,35 @@ $$;
 -- that are not shown to people: the message gives the epsilon that they prove. Without a caller the limit
 -- is the data set's. p_eps: the eps that every limit would admit, NULL where it is not known. p_block:
 -- the text about the block that does not cover the request, a then holding the totals of that block; NULL
--- without blocks.
+-- without blocks. p_both: the remedy where the caller's own limit has no room for any eps either, else NULL.
 CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, p_epsilon numeric, t dp_int.tally, a dp_int.account,
-                                        e dp_int.ledger, p_eps numeric, p_block text) RETURNS void
+                                        e dp_int.ledger, p_eps numeric, p_block text, p_both text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   before_epsilon CONSTANT numeric := dp_int.least_epsilon(a, t, a.spent_delta);
   after_epsilon CONSTANT numeric := dp_int.least_epsilon(a, dp_int.add_entry(t, a, e), a.spent_delta + e.delta);
   remedy text := 'ask the steward for dp_set_budget';
   asked_delta CONSTANT numeric := (SELECT delta FROM dp_int.job WHERE id = e.job);
+  asked_eps CONSTANT numeric := (SELECT eps FROM dp_int.job WHERE id = e.job);
+  why CONSTANT text := CASE WHEN after_epsilon - before_epsilon <= asked_eps * 1.001 OR after_epsilon = 'Infinity' THEN ''
+                            WHEN asked_delta > a.delta THEN format(' rather than its eps %s, as it asks for a delta of %s and is counted at the budget''s', asked_eps::float8, asked_delta::float8)
+                            WHEN t.spent > 0 THEN format(' rather than its eps %s, as it is added up with what was asked before', asked_eps::float8)
+                            ELSE format(' rather than its eps %s, as a part of delta is kept for methods that spend it themselves', asked_eps::float8) END;
 BEGIN
   IF p_caller IS NOT NULL THEN
     remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
   END IF;
-  remedy := CASE WHEN before_epsilon >= p_epsilon THEN 'A' || substr(remedy, 2)
+  remedy := CASE WHEN p_both IS NOT NULL THEN p_both
+                 WHEN before_epsilon >= p_epsilon THEN 'A' || substr(remedy, 2)
                  WHEN asked_delta > a.delta THEN concat('Ask with a smaller delta, at most ', a.delta::float8, ', ', 'or with a smaller eps, at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int)) || ' at this delta, ', 'or ', remedy)
                  WHEN p_eps = 0 THEN concat('With this method no eps would do beside what was asked with others: ', CASE WHEN t.rest = 0 THEN 'ask dp_l1_regress, or ' END, remedy)
                  WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', p_eps::float8, remedy)
                  ELSE concat('Ask with a smaller eps, ', 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int)) || ', ', 'or ', remedy) END;
   RAISE EXCEPTION '%', format(
-    CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
-         ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
+    CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
+         ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
     p_caller, p_dataset, dp_int.shown_epsilon(before_epsilon), dp_int.shown_epsilon(after_epsilon), p_epsilon::float8, ' at delta ' || nullif(a.delta, 0)::float8,
-    dp_int.shown_epsilon(after_epsilon - before_epsilon), dp_int.shown_remaining(p_epsilon - before_epsilon))
+    dp_int.shown_epsilon(after_epsilon - before_epsilon), dp_int.shown_remaining(p_epsilon - before_epsilon), why)
     USING ERRCODE = 'DP002', HINT = remedy || concat('. ', p_block || ' ') || 'No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 

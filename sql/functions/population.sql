@@ -72,34 +72,76 @@ BEGIN
    WHERE b.relid NOT IN (SELECT o.relid FROM by_oid o);
 END $$;
 
--- The one account of these relations, NULL when no account knows them.
+-- The account that the option account gives: its number, or the name of a data set, also of one that was
+-- unregistered. Raises where data sets of that name have, or had, different accounts. An account to which nothing
+-- was ever charged counts only while a data set has it.
+CREATE OR REPLACE FUNCTION dp_int.named_account(p_account jsonb) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  dataset CONSTANT text := p_account #>> '{}';
+  found bigint[];
+BEGIN
+  IF jsonb_typeof(p_account) = 'number' THEN
+    SELECT array_agg(a.id) INTO found FROM dp_int.account a WHERE a.id = p_account::numeric;
+    IF found IS NULL THEN
+      RAISE EXCEPTION 'there is no account %', p_account USING ERRCODE = '22023', HINT = 'dp.ledger shows the number of each account, and its data sets. Without quotes it is a number, and with quotes the name of a data set.';
+    END IF;
+    RETURN found[1];
+  END IF;
+  SELECT array_agg(DISTINCT d.account ORDER BY d.account) INTO found FROM dp_int.dataset d WHERE d.name = dataset AND NOT dp_int.unused(d.account);
+  IF cardinality(found) > 1 THEN
+    RAISE EXCEPTION 'the name "%" is that of % accounts', dataset, CASE cardinality(found) WHEN 2 THEN 'two' ELSE cardinality(found)::text END
+      USING ERRCODE = '22023',
+            HINT = format('Give the number of the account in place of the name, as in options {"account": %s}: %s. dp.ledger shows what was spent of each.', found[1],
+                          (SELECT string_agg(format('%s is of %s, registered %s', a.id, r.relations, r.at), '; ' ORDER BY a.id)
+                             FROM dp_int.account a,
+                                  LATERAL (SELECT string_agg(DISTINCT format('%I.%I', d.schema_name, d.relation_name), ', ') AS relations, to_char(min(d.registered_at), 'YYYY-MM-DD HH24:MI TZ') AS at
+                                             FROM dp_int.dataset d WHERE d.account = a.id AND d.name = dataset) AS r
+                            WHERE a.id = ANY (found)));
+  END IF;
+  RETURN coalesce(found[1], (SELECT d.account FROM dp_int.dataset d WHERE d.name = dataset ORDER BY d.id DESC LIMIT 1), (dp_int.dataset_of(dataset)).account);
+END $$;
+
+-- Was nothing ever charged to an account, and does no data set have it? Nothing can be charged to it then, and
+-- its people may be given to another.
+CREATE OR REPLACE FUNCTION dp_int.unused(p_account bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN NOT dp_int.charged(p_account) AND NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.account = p_account AND d.unregistered_at IS NULL);
+END $$;
+
+-- The one account of these relations, NULL when no account knows them. Where the steward names one, unused ones
+-- do not count.
 CREATE OR REPLACE FUNCTION dp_int.account_of(p_relid oid, p_options jsonb, p_unit name) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
+  named CONSTANT bigint := CASE WHEN p_options ? 'account' THEN dp_int.named_account(p_options -> 'account') END;
   found bigint[];
+  idle text;  -- data sets of other accounts to which nothing was charged
 BEGIN
   SELECT array_agg(DISTINCT known.account) INTO found
-    FROM (SELECT k.account FROM dp_int.known_relations(p_relid, p_unit) k WHERE k.account IS NOT NULL
+    FROM (SELECT k.account FROM dp_int.known_relations(p_relid, p_unit) k WHERE k.account IS NOT NULL AND (named IS NULL OR NOT dp_int.unused(k.account))
           UNION ALL
-          SELECT coalesce(named, (dp_int.dataset_of(p_options ->> 'account')).account)
-            FROM (SELECT (SELECT d.account FROM dp_int.dataset d WHERE d.name = p_options ->> 'account' ORDER BY d.unregistered_at DESC NULLS FIRST LIMIT 1)) AS n(named)
-           WHERE p_options ? 'account') AS known;
+          SELECT named WHERE named IS NOT NULL) AS known;
   IF cardinality(found) > 1 THEN
+    SELECT string_agg(format('"%s"', d.name), ' and ' ORDER BY d.id) INTO idle
+      FROM dp_int.dataset d WHERE d.account = ANY (found) AND d.account <> named AND d.unregistered_at IS NULL AND NOT dp_int.charged(d.account);
     RAISE EXCEPTION 'the relations below % belong to different accounts', p_relid::regclass
-      USING ERRCODE = '22023', HINT = 'One registration cannot show the people of two accounts. Register the tables one by one; where a unit refers to a table, that one first.';
+      USING ERRCODE = '22023', HINT = coalesce(format('Nothing was charged for %s: an account that was never charged is left for the one that is named, once its data sets are unregistered. Call dp_unregister first.', idle),
+        'One registration cannot show the people of two accounts. Register the tables one by one; where a unit refers to a table, that one first.');
   END IF;
   RETURN found[1];
 END $$;
 
--- Relations of charged accounts that are gone: their OID does not exist, and none of their names belongs
--- to a relation that the account knows. Their people may return in a relation under another name.
--- Partitions do not count, because they come and go with their table.
+-- Relations of charged accounts that are gone: their OID does not exist or was declared to be a new population's,
+-- and none of their names belongs to a relation that the account knows. Their people may return in a relation
+-- under another name. Partitions do not count, because they come and go with their table.
 CREATE OR REPLACE FUNCTION dp_int.gone_relations() RETURNS TABLE(account bigint, relation text)
 LANGUAGE sql STABLE AS $$
-  SELECT r.account, r.relation
+  SELECT r.account, CASE WHEN EXISTS (SELECT FROM dp_int.named_relations() n WHERE n.name = r.relation) THEN 'an earlier ' ELSE '' END || r.relation
     FROM dp_int.account_relation r
-   WHERE r.current AND NOT r.child
-     AND NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = r.relid)
+   WHERE NOT r.child
+     AND NOT EXISTS (SELECT FROM dp_int.account_relation o JOIN pg_catalog.pg_class c ON c.oid = o.relid WHERE o.account = r.account AND o.relid = r.relid AND o.current)
      AND NOT EXISTS (
        SELECT FROM dp_int.account_relation s
          JOIN dp_int.account_relation o ON o.account = s.account AND o.relation = s.relation AND o.current
@@ -122,13 +164,13 @@ BEGIN
     RAISE EXCEPTION '% is refused: it is not known whose rows it has: %', p_relid::regclass, reason
       USING ERRCODE = '22023', HINT = 'If a data set of the same people is registered, name it with options {"account": "name"}. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.';
   ELSIF EXISTS (SELECT FROM dp_int.known_relations(p_relid, p_unit) k WHERE k.account IS NULL AND NOT k.child) THEN
-    SELECT string_agg(DISTINCT g.relation, ', '), string_agg(DISTINCT format('"%s"', d.name), ', ') INTO gone, names
+    SELECT string_agg(DISTINCT g.relation, ', '), string_agg(DISTINCT format('"%s" (account %s)', d.name, d.account), ', ') INTO gone, names
       FROM dp_int.gone_relations() g
       LEFT JOIN dp_int.dataset d ON d.account = g.account;
     IF gone IS NOT NULL THEN
       RAISE EXCEPTION '% is refused: it may hold the people of %, which is gone and for which budget was spent', p_relid::regclass, gone
         USING ERRCODE = '22023',
-              HINT = format('If it shows people of %s, name that data set with options {"account": "name"}. If the table that is gone was created again under its name, register that one first. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.', names);
+              HINT = format('If it shows people of %s, name that data set, or the account by its number, with options {"account": ...}. If the table that is gone was created again under its name, register that one first. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.', names);
     END IF;
   END IF;
 END $$;

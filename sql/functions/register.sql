@@ -15,6 +15,16 @@ BEGIN
   RETURN d;
 END $$;
 
+-- Raises where the relation of a data set is gone: nothing can be declared about its columns.
+CREATE OR REPLACE FUNCTION dp_int.refuse_gone(d dp_int.dataset) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = d.relid) THEN
+    RAISE EXCEPTION 'the relation of data set "%", %, is gone: it was dropped, or replaced', d.name, format('%I.%I', d.schema_name, d.relation_name)
+      USING ERRCODE = '42P01', HINT = 'dp_unregister the data set; where the relation was made again, dp_register it again and dp_grant it: what was spent stays spent. Nothing was changed.';
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION dp_int.check_budget(p_epsilon float8, p_delta float8) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -104,11 +114,16 @@ BEGIN
   FOR o IN SELECT key, jsonb_typeof(value) AS type FROM jsonb_each(p_options) LOOP
     IF o.key NOT IN ('total', 'account', 'new_population', 'one_block_a_person', 'rows_stay') THEN
       RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account, new_population, one_block_a_person and rows_stay.';
-    ELSIF o.type <> (CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END) THEN
-      RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END
-        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row, which depends on no other person, and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people; one_block_a_person: your statement why all rows of a person are in one block; rows_stay: your statement why no row moves from one node to another while a job reads.';
+    ELSIF o.type <> ALL (CASE o.key WHEN 'total' THEN '{boolean}' WHEN 'account' THEN '{string,number}' ELSE '{string}' END::text[]) THEN
+      RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' WHEN 'account' THEN 'string or number' ELSE 'string' END
+        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row, which depends on no other person, and reading never raises an error; account: the name of a data set of the same people, or the number of their account; new_population: your statement why these are other people; one_block_a_person: your statement why all rows of a person are in one block; rows_stay: your statement why no row moves from one node to another while a job reads.';
     END IF;
   END LOOP;
+  SELECT e.key INTO o FROM jsonb_each_text(p_options) AS e WHERE e.key IN ('new_population', 'one_block_a_person', 'rows_stay') AND e.value !~ '[^[:space:]]' LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'the reason in option "%" is blank', o.key
+      USING ERRCODE = '22023', HINT = 'The ledger records it as your statement. Write why that is so, for instance {"new_population": "the people of 2027, none of whom was there before"}, or leave the option out.';
+  END IF;
   IF p_options ? 'account' AND p_options ? 'new_population' THEN
     RAISE EXCEPTION 'account and new_population contradict each other' USING ERRCODE = '22023', HINT = 'Give one of the two.';
   END IF;
@@ -123,6 +138,7 @@ DECLARE
   strange boolean;
   noted boolean;
   changed text;
+  remedy text;  -- where the error has one of its own
   unknown text;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
@@ -164,9 +180,13 @@ BEGIN
       ON CONFLICT DO NOTHING;
     END IF;
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
-    GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
+    GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT, remedy = PG_EXCEPTION_HINT;
+    remedy := CASE WHEN SQLERRM LIKE 'dp_sidecar may not read %' THEN remedy || ' Then ask again.'
+                   ELSE concat(CASE WHEN SQLERRM LIKE 'its column % can change now%' THEN nullif(remedy, '') || ' Otherwise: ' END, 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent.',
+                               CASE WHEN unknown IS NOT NULL THEN ' It then needs the option account or new_population.'
+                                    WHEN remedy LIKE 'Register the whole table:%' THEN ' If every person still has exactly one row, which depends on no other person, and reading never raises an error, it then needs the option {"total": true}.' END) END;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
-      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent. Where the rows or reading them may now depend on values, that needs the statement {"total": true}: every person has exactly one row, which depends on no other person, and reading never raises an error. Where it is not known whose rows they are, it needs the option account or new_population. No privacy budget was spent.';
+      USING ERRCODE = 'DP004', HINT = remedy || ' No privacy budget was spent.';
   END;
 END $$;
 
@@ -271,6 +291,7 @@ BEGIN
   levels := dp_int.canonical_categories(dp_register.relation, dp_register.target || dp_register.features, dp_register.categories);
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, levels, false, call);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales, levels);
+  PERFORM dp_int.refuse_intercept(dp_register.target || dp_register.features);
   PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels, levels);
   PERFORM dp_int.refuse_labels_of_boolean(dp_register.relation, l.key::name, l.value) FROM jsonb_each(dp_register.labels) AS l WHERE NOT levels ? l.key;
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
@@ -284,6 +305,10 @@ BEGIN
   account_id := dp_int.account_of(dp_register.relation, dp_register.options, dp_register.unit);
   IF NOT dp_register.options ?| '{account,new_population}' THEN
     PERFORM dp_int.refuse_strangers(dp_register.relation, dp_register.unit);
+  ELSIF dp_register.options ? 'account' THEN  -- unused accounts of these people are left for the one that is named
+    UPDATE dp_int.account_relation r SET current = false
+      FROM dp_int.population(dp_register.relation, dp_register.unit) b
+     WHERE r.account <> account_id AND r.current AND (r.relid = b.relid OR r.relation = b.relation) AND dp_int.unused(r.account);
   END IF;
   SELECT * INTO a FROM dp_int.account WHERE id = account_id FOR UPDATE;
   alone := NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL);
@@ -351,6 +376,7 @@ BEGIN
     END IF;
   END IF;
   PERFORM dp_int.tell_large_budget(dp_int.dataset_of(dp_register.dataset));
+  PERFORM dp_int.tell_shared_budget(dp_int.dataset_of(dp_register.dataset), a);
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM dp_int.tell_placement(dp_int.dataset_of(dp_register.dataset));
   PERFORM pg_notify('dp_jobs', 'registered');
@@ -364,6 +390,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset;
   a dp_int.account;
+  former numeric;  -- the account's epsilon
   eps numeric;
   del numeric;
 BEGIN
@@ -377,6 +404,7 @@ BEGIN
   IF del <> a.delta AND EXISTS (SELECT FROM dp_int.dataset o WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'another data set shows the same people with delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Keep its delta.';
   END IF;
+  former := a.epsilon;
   a := dp_int.keep_account(a, a.accounting, eps, del);
   UPDATE dp_int.dataset SET epsilon = eps, delta = del, cap = a.cap WHERE id = d.id;
   -- With another delta, or another order, the limits in the account's unit change too.
@@ -387,6 +415,7 @@ BEGIN
    WHERE o.account = a.id AND o.unregistered_at IS NULL AND g.dataset = o.id AND g.epsilon IS NOT NULL;
   PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
   PERFORM dp_int.tell_large_budget(dp_int.dataset_of(d.name));
+  PERFORM dp_int.tell_siblings(d, former);
 END $$;
 COMMENT ON FUNCTION public.dp_set_budget IS
   'Sets the whole budget of a data set and of the people in it. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';
@@ -401,5 +430,5 @@ BEGIN  -- also in a copy: adopt refuses a data set whose relation is not there
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, '{"unregister": {}}');
 END $$;
 COMMENT ON FUNCTION public.dp_unregister IS
-  'Takes a data set''s name away. The ledger, the releases and what was spent stay; registering the same people again inherits it. For dp_admin.';
+  'Takes a data set''s name away. The ledger, what was spent, and the releases stay, for those to whom it is granted until dp_revoke; registering the same people again inherits what was spent. For dp_admin.';
 GRANT EXECUTE ON FUNCTION public.dp_register, public.dp_set_budget, public.dp_unregister TO dp_admin;

@@ -255,6 +255,7 @@ BEGIN
   IF dp_int.named_twice(target || features) IS NOT NULL THEN
     RAISE EXCEPTION 'column "%" stands twice among target and features', dp_int.named_twice(target || features) USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
   END IF;
+  PERFORM dp_int.refuse_intercept(features, ' No privacy budget was spent.');
   IF cardinality(features) = 0 AND NOT coalesce(p_intercept, true) THEN
     RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';
   END IF;
@@ -499,7 +500,7 @@ BEGIN
   END;
   CASE j.state
     WHEN 'queued' THEN
-      PERFORM dp_int.finish_job(p_job, 'canceled', 'DP004', 'canceled by its caller', 'No privacy budget was spent.');
+      PERFORM dp_int.finish_job(p_job, 'canceled', 'DP004', 'canceled by its caller' || CASE WHEN dp_int.sidecars_alive() = 0 THEN ': no dpsidecar was connected' ELSE '' END, 'No privacy budget was spent.');
       RETURN 'canceled before it started; no privacy budget was spent';
     WHEN 'claimed', 'charged' THEN
       UPDATE dp_int.job SET cancel_requested = true WHERE id = p_job;

@@ -111,6 +111,7 @@ DECLARE
   given CONSTANT jsonb := dp_set_scales.scales;
 BEGIN
   PERFORM dp_int.refuse_copy();
+  PERFORM dp_int.refuse_gone(d);
   PERFORM dp_int.check_scales(d.target || d.features, CASE jsonb_typeof(given) WHEN 'object'
     THEN (SELECT coalesce(jsonb_object_agg(s.key, CASE s.value WHEN 'null' THEN '1' ELSE s.value END), '{}') FROM jsonb_each(given) AS s) ELSE given END, d.categories);
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function

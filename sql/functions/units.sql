@@ -203,7 +203,7 @@ BEGIN
         USING ERRCODE = '22023',
               HINT = CASE WHEN p_unit IS NULL THEN 'Register it with the column that tells persons apart as unit; where that is its key, with max_rows => 1.'
                           ELSE 'An account is of rows or of persons for ever once it was charged. Before that, dp_unregister its data sets and register all of them with a unit; where that is the key of a table, with max_rows => 1.' END
-                     || format(' Data set "%s" has the account too.', o.name);
+                     || format(CASE WHEN o.unregistered_at IS NULL THEN ' Data set "%s" has the account too.' ELSE ' Data set "%s" had the account, and was charged before it was unregistered.' END, o.name);
     ELSIF p_unit IS NOT NULL AND o.unit_source <> p_source
           AND (EXISTS (SELECT FROM dp_int.base_relations(o.relid) b JOIN dp_int.base_relations(p_relid) n ON n.relid = b.relid) OR dp_int.shows_source(p_account, p_relid, o.unit_source))
        OR p_unit IS NOT NULL AND dp_int.person_of(o.relid, o.unit) <> dp_int.person_of(p_relid, p_unit)
