@@ -58,7 +58,7 @@ func (f *jointFit) whyNoIntervals() string {
 func (f *jointFit) whyUncertain() string {
 	switch {
 	case math.IsInf(f.hiddenSquare(), 1), f.spreadStandsOut() > surelySpread, f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
-		return fewLongRows + "; ask dp_huber_regress, or with more eps"
+		return distantRows
 	}
 	return ""
 }
@@ -72,8 +72,9 @@ func (f *jointFit) spreadStandsOut() float64 {
 // exceeds it in 2 of 1,000 fits.
 const surelySpread = 4
 
-// fewLongRows is the reason where rows certainly lie beyond the visible bins, at an unknown distance.
-const fewLongRows = "a few long rows, far from all others, may carry the coefficients"
+// distantRows is the reason where rows certainly lie beyond the visible bins, at an unknown distance, or where their
+// tail is so heavy that no distance is out of the question.
+const distantRows = "noise hides how far the longest rows, or the largest residuals, lie from all others, and they may carry the coefficients; ask dp_huber_regress, or with more eps"
 
 // rareTarget is the reason where most targets are about 0 and noise hides how large the others are. Nothing
 // then bounds what the fit misses: their tail may begin anywhere.

@@ -98,12 +98,15 @@ func (f *newtonFit) errors(r *Result) {
 	}
 }
 
+// longRowsDecide is why counts have no intervals where a few rows, far from all others, determine the fit.
+const longRowsDecide = "a few long rows, far from all others, may carry the coefficients"
+
 // weighing returns the matrix of squared biases that intervals allow for, due to the weights of rows, or
 // why there are no intervals of counts: a few long rows determine the fit, and the model is certain not to
 // hold.
 func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense, why string) {
 	if f.Curve.counted() != nil && x.certain > 0 && f.indexOfCounts() < heavyIndex {
-		return nil, fewLongRows + logarithms
+		return nil, longRowsDecide + logarithms
 	}
 	taken := f.taken(scoresHide)
 	shown, hidden := f.shownBias(c, taken, x), mat.NewSymDense(f.shape.D, nil)
