@@ -49,7 +49,7 @@ func (x Data) level(i, level int) {
 // Who changes level, or leaves them all, moves what is released by what the noise hides, also
 // where bounds count columns and not levels.
 func TestReplaysOfCategories(t *testing.T) {
-	requests := map[string]Algorithm{"staged": L1{Method: catalogue.MethodStaged, Sources: 3}}
+	requests := map[string]Algorithm{"staged": L1{Method: catalogue.MethodStaged, Sources: 3, Levels: []LevelColumns{{First: 1, Count: 3}}}}
 	for _, model := range regressions() {
 		m, _ := catalogue.Find(model)
 		a := regression(m)

@@ -28,24 +28,25 @@ import (
 // Chaudhuri, Monteleoni & Sarwate 2011. Differs: expmech.md, objpert.md. Fits in stages
 // are ours: l1_staged.md.
 type L1 struct {
-	Tau           float64 // quantile of the target that is fitted, in [0.01, 0.99]: 0.5 is the median
-	Theta         float64 // number of moments of the residuals that exist, in [1.05, 2]: 2 is a variance
-	Iota          float64 // all residuals above 1/Iota have the same loss
-	Radius        float64 // of the set of coefficients, in scaled units; fits in stages have none unless it is given
-	Pitch         float64 // of the grid of coefficients, in scaled units
-	ResidualScale float64 // a typical residual, in scaled units
-	Clip          float64 // largest norm of a row in objective perturbation; longer ones are shortened
-	Smoothing     float64 // objective perturbation: the loss of residuals well below it is quadratic
-	Set           string  // shape of the set: SetBall or SetBox
-	Method        string  // catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodExponential or catalogue.MethodObjective
-	NoScales      bool    // no scale was registered: values may be of any size
-	Memory        int64   // bytes for the exact sampler in addition to the rows, 4 GiB when zero
-	Sources       int     // as Regression.Sources
-	By            string  // the category that defines the groups of Shape.GroupCount, for readers of the release
-	Pool          string  // as Regression.Pool
-	Weight        string  // column of weights, for the record
-	MaxWeight     float64 // clipping threshold of weights; 0: no weights
-	Offset        string  // column of offsets, for the record
+	Tau           float64        // quantile of the target that is fitted, in [0.01, 0.99]: 0.5 is the median
+	Theta         float64        // number of moments of the residuals that exist, in [1.05, 2]: 2 is a variance
+	Iota          float64        // all residuals above 1/Iota have the same loss
+	Radius        float64        // of the set of coefficients, in scaled units; fits in stages have none unless it is given
+	Pitch         float64        // of the grid of coefficients, in scaled units
+	ResidualScale float64        // a typical residual, in scaled units
+	Clip          float64        // largest norm of a row in objective perturbation; longer ones are shortened
+	Smoothing     float64        // objective perturbation: the loss of residuals well below it is quadratic
+	Set           string         // shape of the set: SetBall or SetBox
+	Method        string         // catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodExponential or catalogue.MethodObjective
+	NoScales      bool           // no scale was registered: values may be of any size
+	Memory        int64          // bytes for the exact sampler in addition to the rows, 4 GiB when zero
+	Sources       int            // as Regression.Sources
+	Levels        []LevelColumns // as JointMoments.Levels
+	By            string         // the category that defines the groups of Shape.GroupCount, for readers of the release
+	Pool          string         // as Regression.Pool
+	Weight        string         // column of weights, for the record
+	MaxWeight     float64        // clipping threshold of weights; 0: no weights
+	Offset        string         // column of offsets, for the record
 
 	numbers    []numeric // as Regression.numbers
 	target     numeric
@@ -195,7 +196,7 @@ func rowsPerCoefficient(s Shape, epsilon float64) float64 {
 
 // withPublicFacts implements factual.
 func (a L1) withPublicFacts(s Scaled) Algorithm {
-	a.NoScales, a.Memory, a.Sources = s.NoScales, s.Memory, s.Sources
+	a.NoScales, a.Memory, a.Sources, a.Levels = s.NoScales, s.Memory, s.Sources, s.Levels
 	a.numbers, a.target = s.numbers()
 	return a
 }

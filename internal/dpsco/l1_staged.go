@@ -480,6 +480,14 @@ type rowCoordinates struct{ matrix, inverse *mat.Dense }
 // targets, and the coordinates of these rows. x has been multiplied by its weights, if there are any.
 func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.Source) (u []float64, rows Data, t rowCoordinates, err error) {
 	t = f.bringBack(x, src)
+	if len(f.Levels) > 0 { // a public map of each row
+		p := levelCoordinates(Shape{D: f.shape.D, Intercept: f.constant}, f.Levels)
+		var inverse mat.Dense
+		_ = inverse.Inverse(p) // far from singular
+		x = x.times(p.T())
+		t.matrix.Mul(t.matrix, p)
+		t.inverse.Mul(&inverse, t.inverse)
+	}
 	usable := 1.0
 	for i, epsilon := range f.shares.moments {
 		var p whitener
