@@ -270,7 +270,7 @@ func (f *previous) forecastRatio(p *dpsco.Plan) (ratio float64, why string) {
 	case f.Noise == nil:
 		return 0, fmt.Sprintf("not known: %s does not tell. %s", from, whyNoEstimate)
 	case ratio > similarNoise || ratio < 1/similarNoise:
-		return 0, fmt.Sprintf("not known at this budget: %s is the nearest, and tells of noise up to %v times as large or small only", from, similarNoise)
+		return 0, fmt.Sprintf("not known at this budget: %s is the nearest that tells of its noise, and it tells of noise up to %v times as large or small only", from, similarNoise)
 	}
 	return ratio, ""
 }
