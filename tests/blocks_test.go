@@ -677,12 +677,19 @@ func TestARowHasOneBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.exec(w.super, fmt.Sprintf(`CREATE FUNCTION public.later_%[1]s(i int) RETURNS boolean STABLE SECURITY DEFINER LANGUAGE sql BEGIN ATOMIC SELECT EXISTS (SELECT FROM public.%[1]s WHERE id = i - 1); END`, table))
-	const mixing = 11
+	// A cast to json that the owner made: to_json calls it, and no dependency says so.
+	w.exec(w.super, fmt.Sprintf(`CREATE TYPE public.range_%[1]s AS RANGE (subtype = int4);
+		CREATE FUNCTION public.next_%[1]s(r public.range_%[1]s) RETURNS json STABLE SECURITY DEFINER LANGUAGE sql BEGIN ATOMIC SELECT to_json(amount) FROM public.%[1]s WHERE id = lower(r) + 1; END;
+		CREATE CAST (public.range_%[1]s AS json) WITH FUNCTION public.next_%[1]s(public.range_%[1]s)`, table))
+	const mixing = 14
 	for k, view := range []string{"SELECT a.amount, a.age, b.day FROM %[1]s a JOIN %[1]s b ON b.id = a.id + 1", "SELECT a.amount, a.age, b.day FROM %[1]s a, LATERAL (SELECT day FROM %[1]s LIMIT 1) b",
 		"SELECT (SELECT b.amount FROM %[1]s b WHERE b.id = a.id + 1) AS amount, age, day FROM %[1]s a", "SELECT lag(amount) OVER () AS amount, age, day FROM %[1]s",
 		"SELECT DISTINCT ON (id / 2) amount, age, day FROM %[1]s ORDER BY id / 2, day", "SELECT DISTINCT amount, age, day FROM %[1]s", "SELECT amount, age, day FROM %[1]s ORDER BY id LIMIT 500", "SELECT amount, age, day FROM %[1]s OFFSET 3",
 		"SELECT amount, age, day FROM %[1]s TABLESAMPLE SYSTEM (50)", "SELECT amount, age, day FROM %[1]s GROUP BY 1, 2, 3", "SELECT amount, age, day FROM %[1]s WHERE NOT public.later_" + table + "(id)",
-		"SELECT 2 * amount AS amount, age, day FROM %[1]s", "SELECT CASE WHEN age > 0.5 THEN amount ELSE coalesce(amount, 1) END AS amount, greatest(age, 0.1) AS age, day FROM %[1]s WHERE id IN (1, 2, 3) AND age IS NOT NULL AND NOT age < 0 ORDER BY day"} {
+		"SELECT amount, age, day FROM %[1]s WHERE ctid < '(2,1)'",
+		"SELECT (to_json(format('[%%s,%%s)', id, id + 1)::public.range_" + table + ") #>> '{}')::float8 AS amount, age, day FROM %[1]s", "SELECT amount, age, day FROM %[1]s OFFSET 1",
+		"SELECT 2 * amount AS amount, age, day FROM %[1]s", "SELECT amount, age, day FROM %[1]s WHERE (amount, age) < (1e6, 1e6)",
+		"SELECT CASE WHEN age > 0.5 THEN amount ELSE coalesce(amount, 1) END AS amount, greatest(age, 0.1) AS age, day FROM %[1]s WHERE id IN (1, 2, 3) AND age IS NOT NULL AND NOT age < 0 ORDER BY day"} {
 		name := fmt.Sprintf("view%d_%s", k, w.dataset)
 		w.exec(w.super, "CREATE VIEW public."+name+" AS "+fmt.Sprintf(view, "public."+table)+"; GRANT SELECT ON public."+name+" TO dp_sidecar")
 		if err := register(name); k < mixing {

@@ -634,6 +634,8 @@ func TestAFunctionsPeopleAreKnownOrAskedFor(t *testing.T) {
 		{"sql", `CREATE FUNCTION {}_{n}_f() RETURNS TABLE (amount float8, age float8) LANGUAGE sql AS 'SELECT amount, age FROM public.{}'; CREATE MATERIALIZED VIEW {}_{n} AS SELECT * FROM {}_{n}_f()`, "function public.{}_sql_f() reads is not known"},
 		{"scalar", `CREATE TABLE {}_one AS SELECT i FROM generate_series(1, 9) i; CREATE FUNCTION {}_{n}_f(i int) RETURNS float8 LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT amount FROM public.{} OFFSET i LIMIT 1); END'; CREATE VIEW {}_{n} AS SELECT {}_{n}_f(i) AS amount, {}_{n}_f(i) AS age FROM {}_one`, "is not known: it has no BEGIN ATOMIC"},
 		{"xml", `CREATE TABLE {}_two AS SELECT 1 AS i; CREATE MATERIALIZED VIEW {}_{n} AS SELECT 1.0::float8 AS amount, length(query_to_xml('SELECT * FROM public.{}', true, true, '')::text)::float8 AS age FROM {}_two`, "query_to_xml"},
+		{"json", `CREATE TYPE {}_range AS RANGE (subtype = int4); CREATE TABLE {}_four AS SELECT {}_range(i, i + 1) AS r FROM generate_series(1, 9) i; CREATE FUNCTION {}_{n}_f(r {}_range) RETURNS json STABLE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT to_json(amount) FROM public.{} OFFSET lower(r) LIMIT 1); END';
+			CREATE CAST ({}_range AS json) WITH FUNCTION {}_{n}_f({}_range); CREATE VIEW {}_{n} AS SELECT to_json(r)::text::float8 AS amount, 1::float8 AS age FROM {}_four`, "_json_f(public.{}_range) reads is not known: it has no BEGIN ATOMIC"},
 		{"catalog", `CREATE TABLE {}_three AS SELECT 1 AS i; CREATE MATERIALIZED VIEW {}_{n} AS SELECT o.i::float8 AS amount, s.staattnum::float8 AS age FROM {}_three o, pg_statistic s`, "pg_statistic"},
 	} {
 		fill := strings.NewReplacer("{}", w.dataset, "{n}", c.name)

@@ -172,15 +172,16 @@ BEGIN
 END $$;
 
 -- Can a row of a view, or whether it is there, depend on another row than its source row, as with joins, subqueries,
--- windows, aggregates, DISTINCT, LIMIT and policies of row-level security that read tables? Not if the view is over
--- one relation and its parse tree, and that of each policy that applies below it, is made of nodes that compute from
--- one row, with functions of the system's own.
+-- windows, aggregates, DISTINCT, LIMIT, the place of a row in its table, and policies of row-level security that read
+-- tables? Not if the view is over one relation and its parse tree, and that of each policy that applies below it, is
+-- made of nodes that compute from the columns of one row, with functions of the system's own that read nothing else.
 CREATE OR REPLACE FUNCTION dp_int.mixes_rows(p_relid oid) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  of_one_row CONSTANT text[] := '{VAR,CONST,FUNCEXPR,NAMEDARGEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARRAYOPEXPR,BOOLEXPR,RELABELTYPE,COERCEVIAIO,ARRAYCOERCEEXPR,COLLATE,COLLATEEXPR,CASE,CASEEXPR,WHEN,CASEWHEN,CASETESTEXPR,'
-    'ARRAY,ARRAYEXPR,ROW,ROWEXPR,COALESCE,COALESCEEXPR,MINMAX,MINMAXEXPR,NULLTEST,BOOLEANTEST,COERCETODOMAIN,SUBSCRIPTINGREF,FIELDSELECT,SQLVALUEFUNCTION}';
-  of_a_view CONSTANT text[] := of_one_row || '{QUERY,RTE,RANGETBLENTRY,RTEPERMISSIONINFO,ALIAS,TARGETENTRY,FROMEXPR,RANGETBLREF,SORTGROUPCLAUSE}';
+  of_one_row CONSTANT text[] := '{VAR,CONST,FUNCEXPR,NAMEDARGEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARRAYOPEXPR,BOOLEXPR,RELABELTYPE,COERCEVIAIO,ARRAYCOERCEEXPR,CONVERTROWTYPEEXPR,COLLATE,COLLATEEXPR,CASE,CASEEXPR,WHEN,CASEWHEN,'
+    'CASETESTEXPR,ARRAY,ARRAYEXPR,ROW,ROWEXPR,ROWCOMPARE,ROWCOMPAREEXPR,COALESCE,COALESCEEXPR,MINMAX,MINMAXEXPR,NULLTEST,BOOLEANTEST,COERCETODOMAIN,SUBSCRIPTINGREF,FIELDSELECT,SQLVALUEFUNCTION,XMLEXPR,'
+    'JSONCONSTRUCTOREXPR,JSONISPREDICATE,JSONVALUEEXPR,JSONFORMAT,JSONRETURNING,JSONEXPR,JSONBEHAVIOR}';
+  of_a_view CONSTANT text[] := of_one_row || '{QUERY,RTE,RANGETBLENTRY,RTEPERMISSIONINFO,ALIAS,TARGETENTRY,FROMEXPR,RANGETBLREF,SORTGROUPCLAUSE,ROWMARKCLAUSE}';
 BEGIN
   RETURN EXISTS (
     WITH trees(tree, allowed) AS MATERIALIZED (
@@ -197,10 +198,13 @@ BEGIN
      WHERE (SELECT bool_or(m[1] <> ALL (allowed)) OR count(*) FILTER (WHERE m[1] = 'RANGETBLREF') <> count(*) FILTER (WHERE m[1] = 'QUERY')
               FROM regexp_matches(tree, E'(?<!\\\\)\\{([A-Z_]+)', 'g') AS m)
         OR tree ~ E'(?<!\\\\):(distinctClause|groupClause|groupingSets|windowClause|setOperations|limitCount|limitOffset|tablesample) (?!<>)'
+        OR tree ~ E'(?<!\\\\):varattno -'  -- a system column, such as the place of a row
+        OR EXISTS (SELECT FROM dp_int.casts_to_json(tree))
         OR EXISTS (SELECT FROM regexp_matches(tree, E'(?<!\\\\):opno ([0-9]+)', 'g') AS m WHERE m[1]::bigint >= 16384)
         OR EXISTS (SELECT FROM regexp_matches(tree, E'(?<!\\\\):(?:func|opfunc)id ([0-9]+)', 'g') AS m
                      JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid
-                    WHERE p.oid >= 16384 OR p.provolatile = 'v' OR p.proname ~ '_to_xml'));
+                    WHERE p.oid >= 16384 OR p.proname ~ '_to_xml|^pg_'
+                       OR p.provolatile = 'v' AND p.proname NOT IN ('clock_timestamp', 'timeofday', 'random', 'random_normal', 'gen_random_uuid')));
 END $$;
 
 -- Raises where a view of an account's rows can assign them other blocks than the account's other data

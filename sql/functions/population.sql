@@ -127,7 +127,7 @@ BEGIN
     SELECT string_agg(format('"%s"', d.name), ' and ' ORDER BY d.id) INTO idle
       FROM dp_int.dataset d WHERE d.account = ANY (found) AND d.account <> named AND d.unregistered_at IS NULL AND NOT dp_int.charged(d.account);
     RAISE EXCEPTION 'the relations below % belong to different accounts', p_relid::regclass
-      USING ERRCODE = '22023', HINT = coalesce(format('Nothing was charged for %s: an account that was never charged is left for the one that is named, once its data sets are unregistered. Call dp_unregister first.', idle),
+      USING ERRCODE = '22023', HINT = coalesce('Nothing was charged for ' || idle || ': an account that was never charged is left for the one that is named, once its data sets are unregistered. Call dp_unregister first.',
         'One registration cannot show the people of two accounts. Register the tables one by one; where a unit refers to a table, that one first.');
   END IF;
   RETURN found[1];

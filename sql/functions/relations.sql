@@ -36,6 +36,20 @@ BEGIN
                      OR EXISTS (SELECT FROM pg_options_to_table(v.reloptions) WHERE option_name = 'security_invoker' AND option_value::boolean))) END);
 END $$;
 
+-- The functions of casts to json that a parse tree may call without naming them: json is made of a value of any type by
+-- such a cast, where there is one, and pg_depend has no entry for it.
+CREATE OR REPLACE FUNCTION dp_int.casts_to_json(p_tree text) RETURNS SETOF oid
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  SELECT k.castfunc
+    FROM pg_catalog.pg_cast k
+   WHERE k.castfunc >= 16384 AND k.casttarget IN ('json'::regtype, 'jsonb'::regtype)
+     AND (p_tree LIKE '%{JSON%'
+          OR EXISTS (SELECT FROM regexp_matches(p_tree, E'(?<!\\\\):(?:funcid|aggfnoid|winfnoid) ([0-9]+)', 'g') AS m
+                       JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ 'json'));
+END $$;
+
 -- Relations, functions and operators below a relation, itself included.
 CREATE OR REPLACE FUNCTION dp_int.below(p_relid oid) RETURNS TABLE(class oid, id oid)
 LANGUAGE plpgsql STABLE AS $$
@@ -62,6 +76,12 @@ BEGIN
           JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_policy'::regclass AND d.objid = p.oid
          WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*') AND dp_int.policies_apply(r.id, p_relid, tree)
         UNION ALL
+        SELECT 'pg_catalog.pg_proc'::regclass, dp_int.casts_to_json(t.tree)
+          FROM (SELECT w.ev_action::text FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id
+                UNION ALL SELECT p.prosqlbody::text FROM pg_catalog.pg_proc p WHERE r.class = 'pg_catalog.pg_proc'::regclass AND p.oid = r.id
+                UNION ALL SELECT p.polqual::text FROM pg_catalog.pg_policy p
+                           WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*') AND dp_int.policies_apply(r.id, p_relid, tree)) AS t(tree)
+        UNION ALL
         SELECT r.class, i.inhparent FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhrelid = r.id
         UNION ALL
         SELECT r.class, i.inhrelid FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhparent = r.id) AS step(class, id)
@@ -71,7 +91,7 @@ END $$;
 
 -- The reason why a relation may hold people who are not in its base relations, whose account could then
 -- not be found; NULL if it cannot. Of the system's own functions those count that execute a text or read
--- data outside of tables: all of these are volatile, or produce XML.
+-- data outside of tables: all of these are volatile, produce XML, tell of the server's state, or try an input.
 CREATE OR REPLACE FUNCTION dp_int.why_unknown(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -99,7 +119,7 @@ BEGIN
       UNION ALL
       SELECT 4, format('what function %s reads is not known', p.oid::regprocedure)
         FROM trees, regexp_matches(tree, ':funcid ([0-9]+)', 'g') AS m
-        JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname ~ '_to_xml')
+        JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname ~ '_to_xml|^pg_(stat_|input_)')
       UNION ALL
       SELECT 5, format('it shows %s, which is the system''s own', m[1]::oid::regclass)
         FROM trees, regexp_matches(tree, ':rtekind 0 :relid ([0-9]+)', 'g') AS m
@@ -233,6 +253,11 @@ BEGIN
                 UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, k.oid FROM pg_catalog.pg_constraint k WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
                 UNION ALL SELECT r.class, r.id WHERE r.class IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)) AS o(class, id)
           JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.id
+        UNION ALL
+        SELECT 'pg_catalog.pg_proc'::regclass, dp_int.casts_to_json(t.tree)
+          FROM (SELECT w.ev_action::text FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id AND w.ev_type = '1'
+                UNION ALL SELECT p.polqual::text FROM pg_catalog.pg_policy p WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id
+                UNION ALL SELECT p.prosqlbody::text FROM pg_catalog.pg_proc p WHERE r.class = 'pg_catalog.pg_proc'::regclass AND p.oid = r.id) AS t(tree)
         UNION ALL  -- the planner may put one in the place of the other
         SELECT r.class, other FROM pg_catalog.pg_operator o, unnest(ARRAY[o.oprcom, o.oprnegate]) AS other WHERE r.class = 'pg_catalog.pg_operator'::regclass AND o.oid = r.id AND other <> 0
         UNION ALL
