@@ -36,18 +36,28 @@ BEGIN
                      OR EXISTS (SELECT FROM pg_options_to_table(v.reloptions) WHERE option_name = 'security_invoker' AND option_value::boolean))) END);
 END $$;
 
--- The functions of casts to json that a parse tree may call without naming them: json is made of a value of any type by
--- such a cast, where there is one, and pg_depend has no entry for it.
+-- The functions of casts to json that a parse tree may call without naming them: json is made of a value by such a
+-- cast of its type, where there is one, and pg_depend has no entry for it. The types are those of the tree, of their
+-- elements and columns, and those that domains are over.
 CREATE OR REPLACE FUNCTION dp_int.casts_to_json(p_tree text) RETURNS SETOF oid
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_cast k WHERE k.castfunc >= 16384 AND k.casttarget IN ('json'::regtype, 'jsonb'::regtype))
+     OR NOT (p_tree LIKE '%{JSON%'
+             OR EXISTS (SELECT FROM regexp_matches(p_tree, E'(?<!\\\\):(?:funcid|aggfnoid|winfnoid) ([0-9]+)', 'g') AS m
+                          JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ 'json')) THEN
+    RETURN;
+  END IF;
   RETURN QUERY
-  SELECT k.castfunc
-    FROM pg_catalog.pg_cast k
-   WHERE k.castfunc >= 16384 AND k.casttarget IN ('json'::regtype, 'jsonb'::regtype)
-     AND (p_tree LIKE '%{JSON%'
-          OR EXISTS (SELECT FROM regexp_matches(p_tree, E'(?<!\\\\):(?:funcid|aggfnoid|winfnoid) ([0-9]+)', 'g') AS m
-                       JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ 'json'));
+  WITH RECURSIVE types(id) AS (
+    SELECT m[1]::oid FROM regexp_matches(p_tree, E'(?<!\\\\):[a-z_]*type(?:id)? ([0-9]+)', 'g') AS m
+    UNION
+    SELECT part.id
+      FROM types t
+      JOIN pg_catalog.pg_type y ON y.oid = t.id,
+           LATERAL (SELECT unnest(ARRAY[y.typelem, y.typbasetype]) UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = y.typrelid AND a.attnum > 0) AS part(id)
+     WHERE part.id <> 0)
+  SELECT k.castfunc FROM pg_catalog.pg_cast k JOIN types t ON t.id = k.castsource WHERE k.castfunc >= 16384 AND k.casttarget IN ('json'::regtype, 'jsonb'::regtype);
 END $$;
 
 -- Relations, functions and operators below a relation, itself included.
@@ -80,7 +90,7 @@ BEGIN
           FROM (SELECT w.ev_action::text FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id
                 UNION ALL SELECT p.prosqlbody::text FROM pg_catalog.pg_proc p WHERE r.class = 'pg_catalog.pg_proc'::regclass AND p.oid = r.id
                 UNION ALL SELECT p.polqual::text FROM pg_catalog.pg_policy p
-                           WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*') AND dp_int.policies_apply(r.id, p_relid, tree)) AS t(tree)
+                           WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*')) AS t(tree)
         UNION ALL
         SELECT r.class, i.inhparent FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhrelid = r.id
         UNION ALL
