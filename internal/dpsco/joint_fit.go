@@ -28,6 +28,7 @@ type jointFit struct {
 	tooLong    bool       // rows are far longer than their scales suggest
 	rare       bool       // the target is rarely as large as its scale
 	mostlyZero bool       // most targets are about 0
+	larger     float64    // number of visible rows with a target that is not
 	p          *mat.Dense // whitened rows are P'x; upper triangular
 	w          []float64  // the pilot fit
 	weighted   bool       // rows have weights
@@ -109,7 +110,8 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 		f.readMoments(t, joint[g], longer)
 		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
 		if t == 0 {
-			f.mostlyZero = f.residuals.share[0] > 0.5 // the lowest bin is that of targets below 1/256 of the scale
+			small := f.residuals.below(aboutZero * f.Scale * f.rootWeight())
+			f.mostlyZero, f.larger = small > 0.5, (1-small)*f.residuals.counted*f.n
 			f.rare = f.residuals.rarelyAsLargeAs(f.Scale * f.rootWeight())
 		}
 		f.mayHide(f.residuals, f.Scale)
@@ -129,6 +131,9 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 		f.weigh()
 	}
 }
+
+// aboutZero is the part of the scale below which a target counts as about 0.
+const aboutZero = 1. / 256
 
 // rootWeight returns the root of the mean weight, as released in pass 0 as the second moment of the
 // constant: every residual is multiplied by the root of its row's weight. Without an intercept the

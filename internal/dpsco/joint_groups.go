@@ -28,6 +28,7 @@ func (a *jointParts) split(src *mech.Source) {
 func (f *jointFit) ofGroup(rows int, size groupSize) *jointFit {
 	g := *f
 	g.n, g.perRow, g.small, g.grouped = size.rows, f.n/size.rows, size.small, true
+	g.larger *= g.n / f.n
 	g.p, g.w = mat.DenseCopyOf(f.p), slices.Clone(f.w)
 	g.subgradient = slices.Clone(f.subgradient)
 	g.shortened = make([]float64, rows)

@@ -78,12 +78,20 @@ const distantRows = "noise hides how far the longest rows, or the largest residu
 
 // rareTarget is the reason where most targets are about 0 and noise hides how large the others are. Nothing
 // then bounds what the fit misses: their tail may begin anywhere.
-const rareTarget = "few rows have a target that is not about 0, and noise hides how large theirs are: coefficients may be far too small; ask for more eps or, by dp_logistic_regress, which rows have one"
+const rareTarget = "most targets are about 0, or about its center, beside the scale of the target, and noise hides how large the others are: coefficients may be far too small; ask for more eps, give the target a scale that fits or, by dp_logistic_regress, ask which rows have one"
 
-// hidesTargets reports whether most targets are about 0 and noise may hide larger ones that do not continue
-// the visible tail of residuals or products.
+// hiddenTargets is the largest number of rows that noise may hide up to the scale, as a share of the visible rows
+// whose target is not about 0, for which their sizes count as known.
+const hiddenTargets = 0.15
+
+// hidesTargets reports whether most targets are about 0 and noise may hide larger ones, beside those that are
+// visible, that do not continue the visible tail of residuals or products.
 func (f *jointFit) hidesTargets() bool {
-	return f.mostlyZero && (f.residuals.far > f.residuals.edge() || f.products.far > f.products.edge())
+	hides := func(m *magnitudes) bool {
+		rows, _ := m.hidden(intervalsHide)
+		return m.far > m.edge() && rows > hiddenTargets*f.larger
+	}
+	return f.mostlyZero && (hides(f.residuals) || hides(f.products))
 }
 
 // hiddenDirections returns the number of directions about which few rows carry information: noise

@@ -393,6 +393,25 @@ func TestIntervalsAreWithheldWhereNoiseHidesTheTargets(t *testing.T) {
 	}
 }
 
+// Counts of which most are 0, at a scale that is twenty times too large, have intervals once noise hides few of them.
+func TestCountsAtALargeScaleHaveIntervals(t *testing.T) {
+	given := 0
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 33))
+		x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: true}, X: columns(1, 20_000), Y: make([]float64, 20_000)}
+		for i := range x.Y {
+			x.X[0][i] = r.NormFloat64()
+			x.Y[i] = float64(poissonOf(r, 0.2*math.Exp(0.2*x.X[0][i])))
+		}
+		if resultOf(t, Scaled{Algorithm: Regression{Loss: loss.Squared{}}, X: []float64{1}, Y: 10}, x, 3, seed).Low != nil {
+			given++
+		}
+	}
+	if given < 7 {
+		t.Errorf("%d of 10 fits have intervals", given)
+	}
+}
+
 // Of heavy-tailed costs at least three in five of the given intervals hold the mean (measured: 85 to 90 %
 // at eps 1; 40 % with half the allowance for its bias), and of slopes four in five at eps .3 (measured:
 // 94 %; 68 % without their flatter tail). Of some 55 fits with intervals fewer than 33 hold with

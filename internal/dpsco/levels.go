@@ -49,3 +49,13 @@ func inFeatures(p *mat.Dense, moments *mat.SymDense) *mat.SymDense {
 	_ = back.Solve(p.T(), identity(moments.SymmetricDim()))
 	return sandwich(&back, moments)
 }
+
+// firstLevel is the second moment of 1 less the columns of a category: the share of rows of its first level.
+func firstLevel(moments *mat.SymDense, c LevelColumns) float64 {
+	a := mat.NewVecDense(moments.SymmetricDim(), nil)
+	a.SetVec(0, 1)
+	for k := range c.Count {
+		a.SetVec(1+c.First+k, -1)
+	}
+	return mat.Inner(a, moments, a)
+}

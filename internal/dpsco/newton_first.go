@@ -87,6 +87,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 	}
 	switch {
 	case s.intercept && weighted:
+		s.meanWeight = max(s.moments.At(0, 0), s.noiseFloor/math.Sqrt(f.d), leastWeight)
 		f.weights = min(1, max(s.moments.At(0, 0), s.noiseFloor, leastWeight))
 		s.moments.SetSym(0, 0, f.weights)
 	case s.intercept:
@@ -102,18 +103,23 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		s.usable = lengths.usable()
 		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
 	}
-	if s.intercept && s.weighted {
-		mean := min(1, f.weights*s.shortened/s.usable)
-		f.common = min(1, mostCommon*mean)
-		f.own = mean / f.common
-	}
 	if c := f.Curve.counted(); c != nil {
 		f.Curve = c.besideZeros(s, f.lastScoreNoise(f.n/float64(max(1, f.shape.GroupCount))))
 	}
 	w, mean := f.Curve.begin(s)
 	f.mean, f.firstLengths = mean, lengths
+	if s.weighted {
+		f.boundByWeights(s)
+	}
 	features := inFeatures(f.p, s.moments)
 	f.most, f.seen = s.readMoments(f.p, features)
+	if s.longer == 1 && s.intercept {
+		for _, c := range f.Levels { // what readMoments does for features, for first levels
+			if firstLevel(features, c) < rareMoment*s.noiseFloor {
+				f.seen.SetSym(0, 0, f.seen.At(0, 0)+max(0, s.noiseFloor-firstLevel(f.seen, c)))
+			}
+		}
+	}
 	f.w = times(f.p, w)
 	f.whitened = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.whitened.Mul(f.p, s.q)
@@ -132,3 +138,35 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		f.rescale /= math.Sqrt(f.own) // these lengths have the root of their own weight
 	}
 }
+
+// boundByWeights chooses the least weight by which rows are bounded: the mean weight times mostCommon or, where the
+// last score then has noise of no more than noiseOfCommon of the deviation of sampling, a larger one, 1 at most. The
+// larger it is, the fewer rows are bounded by their own weight, which may depend on the target.
+func (f *newtonFit) boundByWeights(s *newtonStart) {
+	mean := 1.0
+	if f.firstLengths.seen { // rows, at their scales, are about as long as the root of their weight and number of columns
+		mean = min(1, max(f.firstLengths.excessSquare(0)/f.d, leastWeight))
+	}
+	if s.intercept {
+		mean = min(1, s.meanWeight*s.shortened/s.usable)
+		if f.firstLengths.seen { // no row is shorter than the root of its weight
+			mean = min(mean, max(f.firstLengths.excessSquare(0), leastWeight))
+		}
+	}
+	z := f.scoreNoise[newtonSteps-1].NoiseMultiplier / f.n
+	limit := 1.5 * f.Curve.size() * math.Sqrt(f.d/(mean*f.mean)) // of rows that weigh 1
+	noise := noiseOfCommon
+	if f.Curve.counted() != nil {
+		noise = noiseOfCounts
+	}
+	affordable := noise * math.Sqrt(mean/f.n) / (2 * z) / limit
+	f.common = min(1, max(mostCommon*mean, affordable))
+	f.own = mean / f.common
+}
+
+// noiseOfCommon is the noise of the last score, in deviations of sampling, up to which rows are bounded by more than
+// mostCommon times the mean weight; for counts, whose scores are bounded by far more than most are, noiseOfCounts.
+const (
+	noiseOfCommon = 1.0
+	noiseOfCounts = 2.5
+)

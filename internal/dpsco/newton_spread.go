@@ -116,6 +116,21 @@ func (f *newtonFit) leftAlone() []float64 {
 			left[j] = square(floats.Dot(column, slopes)/floats.Dot(column, column)) / 2
 		}
 	}
+	for _, c := range f.Levels { // if the first level is such a one, from which the others differ, no coefficient of the category is known
+		if !f.shape.Intercept {
+			break
+		}
+		unit := make([]float64, f.shape.D)
+		for k := range c.Count {
+			unit[1+c.First+k] = -1
+		}
+		_, column := f.predictions(unit)
+		alone := square(floats.Dot(column, slopes)/floats.Dot(column, column)) / 2
+		left[0] = max(left[0], alone)
+		for k := range c.Count {
+			left[1+c.First+k] = max(left[1+c.First+k], alone)
+		}
+	}
 	return left
 }
 

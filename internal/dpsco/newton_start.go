@@ -20,6 +20,7 @@ type newtonStart struct {
 	shortened  float64       // factor by which second moments are too small because the pass shortened rows
 	usable     float64       // share of usable rows
 	weighted   bool          // rows have weights
+	meanWeight float64       // with weights and an intercept: their mean over all rows, at least its own noise
 	offset     bool          // rows have offsets or exposures
 }
 

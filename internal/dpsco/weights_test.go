@@ -626,3 +626,38 @@ func TestWeightsMayDependOnTheTarget(t *testing.T) {
 		}
 	}
 }
+
+// Weights far below max_weight leave fits what they are, with an intercept and without, where the lengths of rows tell
+// how large weights are. Bounded by max_weight all coefficients are 0, and the error is the length of the truth, 0.94.
+func TestWeightsFarBelowTheLargestOne(t *testing.T) {
+	truth := []float64{0.8, -0.5}
+	for name, l := range map[string]loss.Loss{"logistic": loss.Logistic{}, "huber": loss.Huber{Delta: 1}, "poisson": loss.Poisson{}} {
+		for _, intercept := range []bool{true, false} {
+			missed := 0.0
+			for seed := range uint64(6) {
+				r := rand.New(rand.NewPCG(seed, 19))
+				x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: intercept}, X: columns(2, 20_000), Y: make([]float64, 20_000), Weight: repeat(0.01, 20_000)}
+				for i := range x.Y {
+					x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
+					switch z := truth[0]*x.X[0][i] + truth[1]*x.X[1][i]; {
+					case name == "huber":
+						x.Y[i] = z + 0.7*r.NormFloat64()
+					case name == "poisson":
+						x.Y[i] = float64(poissonOf(r, math.Exp(z)))
+					case r.Float64() < sigmoid(z):
+						x.Y[i] = 1
+					}
+				}
+				if intercept {
+					x.D++
+				}
+				fit := resultOf(t, Scaled{Algorithm: Regression{Loss: l, MaxWeight: 1}, X: []float64{1, 1}, Y: 1, Counts: name == "poisson"}, x, 1, seed)
+				slopes := fit.Coefficients[len(fit.Coefficients)-2:]
+				missed += math.Hypot(slopes[0]-truth[0], slopes[1]-truth[1]) / 6
+			}
+			if t.Logf("%s, intercept %t: off by %.3f", name, intercept, missed); missed > 0.15 {
+				t.Errorf("%s, intercept %t: slopes are off by %.3f in the mean", name, intercept, missed)
+			}
+		}
+	}
+}
