@@ -40,7 +40,7 @@ this database.
 const uninstallManual = `Writes the ledger and its heads, releases, coefficients and registrations into DIR first.
 Then functions, views and tables go, the loopback, and each role dp_* that nothing in the
 cluster depends on; others are listed. Nothing goes while a sidecar is connected, or while a
-view or function of somebody's depends on one of dpsidecar's.
+view, function, constraint or the like of somebody's depends on one of dpsidecar's.
 
 The people in the tables stay protected by the budget that was spent, nowhere else written
 than in those files: whoever installs again must register with what was left.

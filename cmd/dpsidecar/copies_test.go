@@ -75,9 +75,17 @@ func TestUninstall(t *testing.T) {
 	}
 	sidecar.Close(t.Context())
 	c.Exec(t, "app", "CREATE VIEW left_over AS SELECT * FROM dp.budget", "CREATE TABLE left_table (b dp.budget, said text DEFAULT dp.time_left(NULL))",
+		`CREATE TABLE left_plain (a int CONSTRAINT left_check CHECK (dp_version() <> ''), whole text GENERATED ALWAYS AS (dp_int.refusal()) STORED)`,
+		"CREATE RULE left_rule AS ON DELETE TO left_plain DO ALSO SELECT dp_version()", "CREATE POLICY left_policy ON left_plain USING (dp_version() <> '')",
+		"CREATE FUNCTION left_mark() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+		"CREATE TRIGGER left_trigger BEFORE INSERT ON left_plain FOR EACH ROW WHEN (dp_int.refusal() <> '') EXECUTE FUNCTION left_mark()",
+		"CREATE TABLE left_key (id bigint CONSTRAINT left_foreign REFERENCES dp_int.account)", "CREATE DOMAIN left_domain AS text CONSTRAINT left_limit CHECK (VALUE <> dp_int.refusal())",
 		"CREATE FUNCTION left_function() RETURNS text LANGUAGE sql BEGIN ATOMIC SELECT dp_version(); END", "CREATE TABLE left_frozen (day date); SELECT dp_freeze('left_frozen', 'day')")
 	_, err = dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app")
-	for _, uses := range []string{"view left_over uses view dp.budget", "column b of table left_table uses type dp.budget", "column said of table left_table uses function dp.time_left(", "function left_function() uses function dp_version()", "uninstall again"} {
+	for _, uses := range []string{"view left_over uses view dp.budget", "column b of table left_table uses type dp.budget", "default value for column said of table left_table uses function dp.time_left(",
+		"constraint left_check on table left_plain uses function dp_version()", "column whole of table left_plain uses function dp_int.refusal()", "rule left_rule on table left_plain uses function dp_version()",
+		"policy left_policy on table left_plain uses function dp_version()", "trigger left_trigger on table left_plain uses function dp_int.refusal()",
+		"constraint left_foreign on table left_key uses table dp_int.account", "constraint left_limit of domain left_domain uses function dp_int.refusal()", "function left_function() uses function dp_version()", "uninstall again"} {
 		if err == nil || !strings.Contains(describe(err), uses) {
 			t.Errorf("%v: it does not say that %s", err, uses)
 		}
@@ -85,14 +93,20 @@ func TestUninstall(t *testing.T) {
 	if err != nil && strings.Contains(describe(err), "left_frozen") {
 		t.Error("the trigger of a frozen column stays as it is:", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "ledger.csv")); err == nil {
+	if err != nil && (strings.Count(describe(err), "left_foreign") != 1 || strings.Contains(describe(err), ", table left_")) {
+		t.Error("a foreign key is named twice, or a table that need not go:", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
 		t.Error("it was exported all the same")
 	}
-	c.Exec(t, "app", "SELECT * FROM dp.ledger", "DROP VIEW left_over", "DROP TABLE left_table", "DROP FUNCTION left_function", "DROP TABLE left_frozen")
+	c.Exec(t, "app", "SELECT * FROM dp.ledger", "DROP VIEW left_over", "DROP TABLE left_table", "DROP FUNCTION left_function", "DROP TABLE left_frozen", "DROP TABLE left_plain, left_key", "DROP FUNCTION left_mark", "DROP DOMAIN left_domain")
 	// Where the removal fails before anything is gone, so is the export, and it can be tried again.
 	c.Exec(t, "app", "CREATE FUNCTION public.stop() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stopped'; END $$", "CREATE EVENT TRIGGER stop ON sql_drop EXECUTE FUNCTION public.stop()")
 	if out, err := dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app"); err == nil || !strings.Contains(describe(err), "stopped") || strings.Contains(out, "wrote") {
 		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the folder of the export stays")
 	}
 	c.Exec(t, "app", "SELECT * FROM dp.ledger", "ALTER EVENT TRIGGER stop DISABLE", "DROP EVENT TRIGGER stop", "DROP FUNCTION public.stop()")
 	out, err := dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app")

@@ -51,19 +51,31 @@ var exports = []struct{ file, query string }{
 }
 
 // export writes the ledger, its heads, releases, coefficients and registrations, in one snapshot, into new
-// files of a folder, which it makes if it is missing. It returns the files' names. A file that exists
-// already is an error and stays unchanged; after an error those that were written are removed.
-func export(ctx context.Context, conn *pgx.Conn, dir string) (files []string, err error) {
+// files of a folder, which it makes if it is missing. It returns the files' names, and the folders it made,
+// innermost first. A file that exists already is an error and stays unchanged; after an error what was
+// written is removed.
+func export(ctx context.Context, conn *pgx.Conn, dir string) (files, folders []string, err error) {
+	defer func() {
+		if err != nil {
+			files, folders, err = nil, nil, errors.Join(err, remove(files, folders))
+		}
+	}()
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer tx.Rollback(ctx) // it has written nothing to the database
 	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Lstat(d); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		folders = append(folders, d)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return nil, folders, err
 	}
 	for _, e := range exports {
 		name := filepath.Join(dir, e.file)
@@ -71,47 +83,57 @@ func export(ctx context.Context, conn *pgx.Conn, dir string) (files []string, er
 			if !errors.Is(err, os.ErrExist) {
 				files = append(files, name)
 			}
-			return nil, errors.Join(err, remove(files))
+			return files, folders, err
 		}
 		files = append(files, name)
 	}
-	return files, nil
+	return files, folders, nil
 }
 
-// remove deletes files that this run has written.
-func remove(files []string) (err error) {
+// remove deletes files that this run has written, and the folders it made unless something else is in them.
+func remove(files, folders []string) (err error) {
 	for _, f := range files {
 		if failed := os.Remove(f); !errors.Is(failed, os.ErrNotExist) {
 			err = errors.Join(err, failed)
+		}
+	}
+	for _, d := range folders {
+		if os.Remove(d) != nil {
+			break
 		}
 	}
 	return err
 }
 
 // requireUnused refuses while other objects depend on functions, tables, views or types of the installation:
-// views, functions that keep their body as a parse tree, defaults, columns of these types and the like.
-// Triggers of dp_freeze do not count.
+// views, functions that keep their body as a parse tree, constraints, rules, policies, triggers, defaults,
+// columns of these types and the like. It names what can be dropped without a row of anybody's: a constraint
+// and not its table. Triggers of dp_freeze do not count.
 func requireUnused(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, `
 WITH ours AS MATERIALIZED (
   SELECT 'pg_catalog.pg_proc'::regclass::oid AS class, p.oid AS id`+ourRoutines+`
   UNION ALL SELECT 'pg_catalog.pg_class'::regclass, c.oid FROM pg_catalog.pg_class c WHERE c.relnamespace IN (to_regnamespace('dp'), to_regnamespace('dp_int'))
   UNION ALL SELECT 'pg_catalog.pg_type'::regclass, t.oid FROM pg_catalog.pg_type t WHERE t.typnamespace IN (to_regnamespace('dp'), to_regnamespace('dp_int'))),
-uses AS (  -- as an object of its own, or as a part of a relation
-  SELECT CASE WHEN part.relid IS NOT NULL THEN 'pg_catalog.pg_class'::regclass ELSE d.classid END AS class, coalesce(part.relid, d.objid) AS id,
-         CASE WHEN part.relid IS NULL THEN d.objsubid ELSE part.column END AS sub, o.class AS used_class, o.id AS used
+uses AS (  -- a view stands for its rule, a generated column for its expression; all else for itself
+  SELECT CASE WHEN whole.relid IS NULL THEN d.classid ELSE 'pg_catalog.pg_class'::regclass END AS class, coalesce(whole.relid, d.objid) AS id, CASE WHEN whole.relid IS NULL THEN d.objsubid ELSE whole.num END AS sub,
+         coalesce(w.ev_class, k.conrelid, g.tgrelid, y.polrelid, f.adrelid, 0) AS relation, nullif(k.contypid, 0) AS domain, o.class AS used_class, o.id AS used
     FROM ours o
     JOIN pg_catalog.pg_depend d ON d.refclassid = o.class AND d.refobjid = o.id AND d.deptype IN ('n', 'a')
+    LEFT JOIN pg_catalog.pg_rewrite w ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND w.oid = d.objid
+    LEFT JOIN pg_catalog.pg_constraint k ON d.classid = 'pg_catalog.pg_constraint'::regclass AND k.oid = d.objid
+    LEFT JOIN pg_catalog.pg_trigger g ON d.classid = 'pg_catalog.pg_trigger'::regclass AND g.oid = d.objid
+    LEFT JOIN pg_catalog.pg_policy y ON d.classid = 'pg_catalog.pg_policy'::regclass AND y.oid = d.objid
+    LEFT JOIN pg_catalog.pg_attrdef f ON d.classid = 'pg_catalog.pg_attrdef'::regclass AND f.oid = d.objid
     LEFT JOIN LATERAL (
-      SELECT w.ev_class, 0 FROM pg_catalog.pg_rewrite w WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND w.oid = d.objid
-      UNION ALL SELECT f.adrelid, f.adnum::int FROM pg_catalog.pg_attrdef f WHERE d.classid = 'pg_catalog.pg_attrdef'::regclass AND f.oid = d.objid
-      UNION ALL SELECT k.conrelid, 0 FROM pg_catalog.pg_constraint k WHERE d.classid = 'pg_catalog.pg_constraint'::regclass AND k.oid = d.objid AND k.conrelid <> 0
-      UNION ALL SELECT t.tgrelid, 0 FROM pg_catalog.pg_trigger t WHERE d.classid = 'pg_catalog.pg_trigger'::regclass AND t.oid = d.objid
-      UNION ALL SELECT y.polrelid, 0 FROM pg_catalog.pg_policy y WHERE d.classid = 'pg_catalog.pg_policy'::regclass AND y.oid = d.objid) AS part(relid, "column") ON true
-   WHERE NOT (d.classid = 'pg_catalog.pg_trigger'::regclass AND o.class = 'pg_catalog.pg_proc'::regclass))
-SELECT DISTINCT format('%s uses %s', pg_describe_object(u.class, u.id, u.sub), pg_describe_object(u.used_class, u.used, 0))
+      SELECT w.ev_class, 0 WHERE w.rulename = '_RETURN'
+      UNION ALL SELECT a.attrelid, a.attnum::int FROM pg_catalog.pg_attribute a WHERE a.attrelid = f.adrelid AND a.attnum = f.adnum AND a.attgenerated <> '') AS whole(relid, num) ON true
+   WHERE (g.oid IS NOT NULL AND o.class = 'pg_catalog.pg_proc'::regclass AND o.id = to_regprocedure('public.dp_refuse_change()')) IS NOT TRUE  -- a trigger of dp_freeze
+     AND (k.contype = 'f' AND o.class = 'pg_catalog.pg_class'::regclass AND o.id <> k.confrelid) IS NOT TRUE)  -- the index of the table that a foreign key names
+SELECT DISTINCT format('%s%s uses %s', pg_describe_object(u.class, u.id, u.sub), ' of domain ' || u.domain::regtype, pg_describe_object(u.used_class, u.used, 0))
   FROM uses u
  WHERE (u.class, u.id) NOT IN (SELECT class, id FROM ours)
+   AND ('pg_catalog.pg_class'::regclass, u.relation) NOT IN (SELECT class, id FROM ours)
  ORDER BY 1`)
 	if err != nil {
 		return err
@@ -175,12 +197,13 @@ func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, s
 	if err := requireUnused(ctx, conn); err != nil {
 		return nil, nil, err
 	}
-	if files, err = export(ctx, conn, dir); err != nil {
+	files, folders, err := export(ctx, conn, dir)
+	if err != nil {
 		return nil, nil, err
 	}
 	if err := downAll(ctx, admin); err != nil {
 		if version, failed := Version(ctx, admin); failed == nil && version == Latest() { // nothing was removed
-			return nil, nil, errors.Join(err, remove(files))
+			return nil, nil, errors.Join(err, remove(files, folders))
 		}
 		return files, nil, fmt.Errorf("%w; a part is removed, and the files that were written are the only record of it: keep them", err)
 	}
