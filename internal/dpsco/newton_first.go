@@ -139,7 +139,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	}
 }
 
-// boundByWeights chooses the least weight by which rows are bounded: the mean weight times mostCommon or, where the
+// boundByWeights chooses the least weight by which rows are bounded: the mean weight times leastCommon or, where the
 // last score then has noise of no more than noiseOfCommon of the deviation of sampling, a larger one, 1 at most. The
 // larger it is, the fewer rows are bounded by their own weight, which may depend on the target.
 func (f *newtonFit) boundByWeights(s *newtonStart) {
@@ -160,12 +160,12 @@ func (f *newtonFit) boundByWeights(s *newtonStart) {
 		noise = noiseOfCounts
 	}
 	affordable := noise * math.Sqrt(mean/f.n) / (2 * z) / limit
-	f.common = min(1, max(mostCommon*mean, affordable))
+	f.common = min(1, max(leastCommon*mean, affordable))
 	f.own = mean / f.common
 }
 
 // noiseOfCommon is the noise of the last score, in deviations of sampling, up to which rows are bounded by more than
-// mostCommon times the mean weight; for counts, whose scores are bounded by far more than most are, noiseOfCounts.
+// leastCommon times the mean weight; for counts, whose scores are bounded by far more than most are, noiseOfCounts.
 const (
 	noiseOfCommon = 1.0
 	noiseOfCounts = 2.5

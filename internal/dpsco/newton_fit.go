@@ -35,8 +35,8 @@ type newtonFit struct {
 	w       []float64  // the fit so far
 	mean    float64    // mean curvature, with the weights of rows
 	weights float64    // mean weight of rows; 1 without weights, or without a constant to estimate it from
-	common  float64    // least weight by which rows are bounded (newtonRows.weigh): mostCommon times the mean weight of usable rows, at most 1
-	own     float64    // that mean weight over common
+	common  float64    // least weight by which rows are bounded (boundByWeights, newtonRows.weigh); 1 without weights
+	own     float64    // mean weight of usable rows over common
 
 	whitened     *mat.Dense    // whitens the rows, by the moments of the first pass
 	most, seen   *mat.SymDense // those moments: with hidden directions as large as noise allows, and without them
@@ -296,9 +296,9 @@ func (f *newtonFit) hidesALabel() bool {
 // half a dozen bins without any of these being visible.
 const mostHiddenLabels = 20
 
-// mostCommon is how many times the mean weight rows are bounded by. Rows that weigh more are bounded by their own
-// weight. More would cost noise where max_weight is far above all weights, less biases more designs.
-const mostCommon = 2
+// leastCommon times the mean weight is the least by which rows are bounded. More would cost noise where max_weight is
+// far above all weights, and less would bias more designs.
+const leastCommon = 2
 
 // meanCurvature is the curvature along the constant or, without one, the mean over all directions.
 func (f *newtonFit) meanCurvature() float64 {
