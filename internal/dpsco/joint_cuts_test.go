@@ -79,7 +79,7 @@ func TestMeansTellTheirNoise(t *testing.T) {
 	}
 }
 
-// A row gives both parts of the step and of the level within their contracts.
+// A row gives both parts of the step and of the intercept's step within their contracts.
 func TestJointStepsKeepTheirContracts(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 10))
 	for range 500 {
@@ -106,7 +106,7 @@ func TestJointStepsKeepTheirContracts(t *testing.T) {
 		}
 		rows.addIntercept(mech.NewSum(mech.Contract{Norm: mech.L2, Bound: 1, N: 1, D: 2}), c)
 		if length := math.Hypot(rows.joint[0][0], rows.rest[0][0]); length > 1+1e-9 {
-			t.Fatalf("a level of length %v", length)
+			t.Fatalf("an intercept's step of length %v", length)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestGainsAreNumbers(t *testing.T) {
 	}
 }
 
-// More of the budget for second moments is taken from the step and the level, in one ratio, and all
+// More of the budget for second moments is taken from the step and the intercept's step, in one ratio, and all
 // of it is spent: from shape, rows and budget alone.
 func TestMoreForMomentsIsLessForTheStep(t *testing.T) {
 	s := Shape{N: 10_000, D: 4, Intercept: true}
@@ -73,7 +73,7 @@ func TestMoreForMomentsIsLessForTheStep(t *testing.T) {
 			t.Errorf("with %v for moments: variance %v, want %v", whiten, got, want)
 		}
 		if got, want := square(r.interceptNoise.NoiseMultiplier/r.stepNoise.NoiseMultiplier), 0.445/0.08; math.Abs(got-want) > 1e-9 {
-			t.Errorf("with %v for moments: %v as much noise on the level as on the step, want %v", whiten, got, want)
+			t.Errorf("with %v for moments: %v as much noise on the intercept's step as on the step, want %v", whiten, got, want)
 		}
 	}
 }

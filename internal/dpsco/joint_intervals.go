@@ -117,14 +117,14 @@ func (f *jointFit) stepInfluences() *mat.Dense {
 	a := mat.DenseCopyOf(f.p)
 	if f.shape.Intercept {
 		for j := range f.shape.D {
-			a.Set(j, 0, 0) // the level replaces the constant's coordinate
+			a.Set(j, 0, 0) // the intercept's step replaces the constant's coordinate
 		}
 	}
 	return a
 }
 
 // influences returns the matrix that maps the releases of the last pass to the coefficients: those
-// of the correction and, with an intercept, the level.
+// of the correction and, with an intercept, the intercept's step.
 func (f *jointFit) influences() *mat.Dense {
 	d := f.shape.D
 	a := mat.NewDense(d, f.meat.SymmetricDim(), nil)
@@ -157,11 +157,11 @@ func (f *jointFit) errors(r *Result) {
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	r.Bias.SymRankOne(r.Bias, 1, mat.NewVecDense(len(shown), shown))
 	for j := range f.shape.D {
-		a, level := influences.RawRowView(j)[:f.shape.D], 0.0
+		a, intercept := influences.RawRowView(j)[:f.shape.D], 0.0
 		if f.shape.Intercept {
-			level = influences.At(j, f.shape.D)
+			intercept = influences.At(j, f.shape.D)
 		}
-		bias := max(floats.Norm(a, 2)*steps+math.Abs(level)*f.levelAllowance(), math.Abs(shown[j]))
+		bias := max(floats.Norm(a, 2)*steps+math.Abs(intercept)*f.interceptAllowance(), math.Abs(shown[j]))
 		deviation, df := math.Sqrt(r.Covariance.At(j, j)), f.degrees(r.Covariance.At(j, j), influences.RowView(j))
 		half := halfWidth(deviation, df, bias)
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
@@ -197,13 +197,13 @@ const (
 )
 
 // shownBias bounds the bias of each coefficient by the part of the step between its cuts, as far as
-// neither its noise nor skewness of the errors explains it; skewness shows in the level as well.
+// neither its noise nor skewness of the errors explains it; skewness shows in the intercept's step as well.
 // Where effects are not linear, rows beyond the outer cut are likely to deviate in the same
 // direction.
 func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
-	level := 0.0
+	intercept := 0.0
 	if f.shape.Intercept {
-		level = f.interceptMeans.between.mean[0]
+		intercept = f.interceptMeans.between.mean[0]
 	}
 	beyond := f.products.tail(f.stepCuts.outer, intervalsHide)
 	between := f.products.tail(f.stepCuts.inner, cutsHide) - f.products.tail(f.stepCuts.outer, cutsHide)
@@ -215,15 +215,15 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 	for j := range shown {
 		a := influences.RawRowView(j)[:f.shape.D]
 		along := floats.Dot(a[f.first():], f.cutMeans.between.mean[f.first():])
-		unexplained := square(along) - (square(shownFrom*f.cutMeans.between.deviation)+square(level))*floats.Dot(a, a)
+		unexplained := square(along) - (square(shownFrom*f.cutMeans.between.deviation)+square(intercept))*floats.Dot(a, a)
 		shown[j] = math.Copysign(factor*math.Sqrt(max(0, unexplained)), along)
 	}
 	return shown
 }
 
-// levelAllowance bounds the bias of the level from clipping at its outer cut. All of it is allowed for: the
+// interceptAllowance bounds the bias of the intercept's step from clipping at its outer cut. All of it is allowed for: the
 // far residuals of targets that cannot be negative, such as costs, lie on one side.
-func (f *jointFit) levelAllowance() float64 {
+func (f *jointFit) interceptAllowance() float64 {
 	return f.residuals.powerTail(f.interceptCuts.outer, 1, intervalsHide)
 }
 
@@ -257,14 +257,14 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 
 // bias returns Result.Bias. The allowance for a linear combination of estimates is x + y: x is
 // proportional to the length of its influence on the step and, with an intercept, y to its influence
-// on the level. Its square is bounded by 2 (x^2 + y^2).
+// on the intercept's step. Its square is bounded by 2 (x^2 + y^2).
 func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 	d := f.shape.D
 	steps := square(f.stepAllowance())
 	b := mat.NewSymDense(d, nil)
 	if f.shape.Intercept {
 		steps *= 2
-		b.SetSym(0, 0, 2*square(f.interceptScale*f.levelAllowance()))
+		b.SetSym(0, 0, 2*square(f.interceptScale*f.interceptAllowance()))
 	}
 	var gram mat.SymDense
 	gram.SymOuterK(steps, influences.Slice(0, d, 0, d))

@@ -335,9 +335,9 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 	c := cuts{inner: 1, outer: 2, share: .64, uncut: .8}
 	f.stepCuts, f.interceptCuts = c, c
 	unit, unitRest := c.units()
-	level := 0.0
+	intercept := 0.0
 	shown := func(off float64) []float64 {
-		f.interceptMeans = c.means([]float64{.8 / unit, (.2 + level) / unitRest}, 0, .24, 1)
+		f.interceptMeans = c.means([]float64{.8 / unit, (.2 + intercept) / unitRest}, 0, .24, 1)
 		f.cutMeans = c.means([]float64{0, .8 / unit, 0, 0, (.2 + off) / unitRest, 0}, f.first(), .24, 1)
 		return f.shownBias(identity(3))
 	}
@@ -352,7 +352,7 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 	if v := shown(-10 * deviation); v[0] != 0 || v[2] != 0 || !(v[1] < -shownParts*9*deviation && v[1] > -shownParts*20*deviation) {
 		t.Errorf("a bent effect: %v of %v", v, deviation)
 	}
-	if level = -11 * deviation; shown(10 * deviation)[1] != 0 {
+	if intercept = -11 * deviation; shown(10 * deviation)[1] != 0 {
 		t.Error("skewed errors are allowed for")
 	}
 }

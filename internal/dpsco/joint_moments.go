@@ -17,7 +17,7 @@ import (
 // one release. The last pass starts from that pilot fit and makes a step of least squares, in which
 // only the length of residual times row is clipped, at two cuts chosen from a private histogram. The
 // part between the cuts is released separately, and is discarded as far as noise explains it. With an
-// intercept the last pass also releases the mean residual, the step of the intercept (in joint_moments.md the level), which corrects the
+// intercept the last pass also releases the mean residual, the step of the intercept, which corrects the
 // intercept.
 //
 // Privacy: the composition of its releases, each a bounded sum with Gaussian

@@ -18,12 +18,12 @@ type PanicGroup struct {
 }
 
 // Go runs f on a goroutine of its own.
-func (c *PanicGroup) Go(f func()) {
-	c.group.Go(func() {
+func (g *PanicGroup) Go(f func()) {
+	g.group.Go(func() {
 		debug.SetPanicOnFault(true)
 		defer func() {
 			if v := recover(); v != nil {
-				c.caught.CompareAndSwap(nil, CatchPanic(v))
+				g.caught.CompareAndSwap(nil, CatchPanic(v))
 			}
 		}()
 		f()
@@ -31,10 +31,10 @@ func (c *PanicGroup) Go(f func()) {
 }
 
 // Wait returns when all functions have ended; it panics if one of them has panicked.
-func (c *PanicGroup) Wait() {
-	c.group.Wait()
-	if b := c.caught.Load(); b != nil {
-		panic(b)
+func (g *PanicGroup) Wait() {
+	g.group.Wait()
+	if caught := g.caught.Load(); caught != nil {
+		panic(caught)
 	}
 }
 
@@ -42,21 +42,21 @@ func (c *PanicGroup) Wait() {
 // value, since an index, a length or a message may quote data.
 type CaughtPanic struct{ Functions []string }
 
-func (b *CaughtPanic) Error() string { return "panic at " + strings.Join(b.Functions, " < ") }
+func (p *CaughtPanic) Error() string { return "panic at " + strings.Join(p.Functions, " < ") }
 
 // CatchPanic converts the result of recover to a CaughtPanic, inside the deferred function that called recover; a
 // CaughtPanic from a PanicGroup is returned unchanged.
 func CatchPanic(recovered any) *CaughtPanic {
-	if b, ok := recovered.(*CaughtPanic); ok {
-		return b
+	if p, ok := recovered.(*CaughtPanic); ok {
+		return p
 	}
-	b := new(CaughtPanic)
+	p := new(CaughtPanic)
 	callers := make([]uintptr, 32)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
-		b.Functions = append(b.Functions, fmt.Sprintf("%s:%d", f.Function, f.Line))
+		p.Functions = append(p.Functions, fmt.Sprintf("%s:%d", f.Function, f.Line))
 	}
-	return b
+	return p
 }
