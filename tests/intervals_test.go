@@ -93,8 +93,9 @@ func TestWhoSpendsIsToldThatThereWillBeNoInterval(t *testing.T) {
 			if lacks && one[int](w, w.analyst, `SELECT count(ci_low)::int `+last, name) > 0 {
 				t.Errorf("%s has intervals", request)
 			}
-			if why := all[string](w, w.analyst, `SELECT DISTINCT why_null `+last+` AND why_null LIKE 'low information%'`, name); (len(why) > 0) != lacks {
-				t.Errorf("%s: %q", request, all[string](w, w.analyst, `SELECT DISTINCT coalesce(why_null, 'an interval') `+last, name))
+			// A feature that noise seems to hide is named instead, by chance, which also happens where there is no lack.
+			if why := strings.Join(all[string](w, w.analyst, `SELECT DISTINCT coalesce(why_null, 'an interval') `+last, name), "; "); strings.Contains(why, "low information") && !lacks || lacks && !strings.Contains(why, "low information") && !strings.HasPrefix(why, "noise hides") {
+				t.Errorf("%s: %q", request, why)
 			}
 		}
 	}
