@@ -343,7 +343,7 @@ type tailAssumption struct{ deviations, steepest float64 }
 // reach the exponent is at least farExponent, because the hidden rows do not continue the visible
 // tail.
 func (m *magnitudes) hidden(c tailAssumption) (rows, exponent float64) {
-	rows = min(m.above+c.deviations*m.aboveDeviation(), m.rows/4)
+	rows = clampBetween(m.above+c.deviations*m.aboveDeviation(), 0, m.rows/4)
 	least := 1.5
 	if m.far > m.edge() {
 		least = farExponent

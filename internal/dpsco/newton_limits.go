@@ -13,9 +13,22 @@ func (f *newtonFit) choose(t int) {
 	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
 	f.limit = f.limitFor(f.scores, t)
 	f.bound = minimiseOnGrid(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
-		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + f.own*square(f.rescale)*f.lengths.excessSquare(bound/f.rescale) + excessOfRare(f.rare, bound)
+		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + f.own*square(f.rescale)*f.longerThan(bound/f.rescale) + excessOfRare(f.rare, bound)
 	})
 }
+
+// longerThan is the mean of max(0, v^2 - length^2) over the lengths of rows. It includes rows that noise may hide
+// where a longer bound costs little: long rows often obey another model than the others, and the fit is biased by
+// those that a bound shortens.
+func (f *newtonFit) longerThan(length float64) float64 {
+	if f.LowInformation || f.grouped || f.floored > 0 || f.Curve.counted() != nil {
+		return f.lengths.excessSquare(length)
+	}
+	return f.lengths.powerTail(length, 2, boundsHide)
+}
+
+// boundsHide counts fewer rows than are expected, since noise alone lengthens the bounds of tables without any.
+var boundsHide = tailAssumption{deviations: -0.5, steepest: 8}
 
 // limitFor returns the limit of step t for the given histogram of scores.
 func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
