@@ -68,7 +68,7 @@ type claim struct {
 	RowCount *int64          `json:"row_count"`
 	Event    json.RawMessage // the event that an earlier attempt charged
 	leftOut  int64           // number of rows or persons that a sample leaves out
-	Previous *previous       `json:"former"` // an earlier release of the same coefficients; only for a question of dp_explain
+	Former   *former         `json:"former"` // an earlier release of the same coefficients; only for a question of dp_explain
 
 	at   placement   // where the rows of this attempt are; set when the job is planned
 	disk *spill.File // the file that holds the rows if they are on disk

@@ -215,8 +215,8 @@ func (e *explanation) addCost(c *claim, event privacy.Event) error {
 	return nil
 }
 
-// previous is an earlier release of the same coefficients whose errors may forecast those of the planned fit.
-type previous struct {
+// former is an earlier release of the same coefficients whose errors may forecast those of the planned fit.
+type former struct {
 	Release         string
 	Eps             float64
 	Method          string
@@ -247,7 +247,7 @@ func penalised(p *dpsco.Plan) bool {
 
 // forecastRatio returns the ratio of the noise of a plan to that of the earlier release, or why the release gives
 // no forecast for this plan.
-func (f *previous) forecastRatio(p *dpsco.Plan) (ratio float64, why string) {
+func (f *former) forecastRatio(p *dpsco.Plan) (ratio float64, why string) {
 	if penalised(p) {
 		return 0, penalisedError
 	}
@@ -285,7 +285,7 @@ const findsUnits = "; it holds where the fit finds the scales and centers that a
 // addExpectedError adds the forecast of the errors that the noise causes, from an earlier release, or the
 // reason why there is none.
 func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
-	ratio, why := c.Previous.forecastRatio(plan)
+	ratio, why := c.Former.forecastRatio(plan)
 	if levels := len(c.groups()); levels > 0 {
 		e.add("rows_a_group", formatFloat(float64(n)/float64(levels)))
 		why = unknownGroupError
@@ -294,16 +294,16 @@ func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsc
 		e.add("expected_error", why)
 		return s.addNoiseAtScales(e, c, n, plan)
 	}
-	text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Previous.Release, c.Previous.Eps)
-	if c.Previous.WhyNull != nil {
-		text += "; that release lacks intervals, and errors beyond the noise are likely, for " + *c.Previous.WhyNull
+	text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Former.Release, c.Former.Eps)
+	if c.Former.WhyNull != nil {
+		text += "; that release lacks intervals, and errors beyond the noise are likely, for " + *c.Former.WhyNull
 	}
 	if plan.FindsScales || plan.FindsCentres {
 		text += findsUnits
 	}
 	e.add("expected_error", text)
 	for _, term := range c.terms() {
-		e.add("expected_error:"+term, strconv.FormatFloat(ratio*c.Previous.Noise[term], 'g', 3, 64))
+		e.add("expected_error:"+term, strconv.FormatFloat(ratio*c.Former.Noise[term], 'g', 3, 64))
 	}
 	return s.addNoiseAtScales(e, c, n, plan)
 }
