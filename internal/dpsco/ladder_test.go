@@ -72,7 +72,7 @@ func TestOrdinaryTablesAreFittedByTheFirstStep(t *testing.T) {
 // slowness is how many times as long as on a core for which the longest fits take half of the first step a core
 // here takes for a piece of work; at least 1.
 func slowness() float64 {
-	const ordinary = 120 * time.Millisecond
+	const usual = 120 * time.Millisecond
 	least, x := time.Hour, make([]float64, 1<<20)
 	for range 5 {
 		r, began := rand.New(rand.NewPCG(2, 2)), processorTime()
@@ -82,7 +82,7 @@ func slowness() float64 {
 		slices.Sort(x)
 		least = min(least, processorTime()-began)
 	}
-	return max(1, float64(least)/float64(ordinary))
+	return max(1, float64(least)/float64(usual))
 }
 
 // request is what people ask, of a table of ordinary size.
