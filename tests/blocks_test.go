@@ -49,8 +49,10 @@ func TestWindowsOfBlocks(t *testing.T) {
 	if again := w.mustRegress(w.analyst, ask, name, window(40, 10)); !slices.Equal(again, first) {
 		t.Error("the same window is another release")
 	}
-	if math.Abs(first[0].Coef) > 8 {
-		t.Errorf("rows of other blocks are read: %v", first)
+	// Rows of other blocks show where there is next to no noise: at eps 0.4 the intercept, about .5, was 22 in one of 1,700 fits.
+	rich := newWorld(t, 1, 0)
+	if fit := rich.mustRegress(rich.analyst, `SELECT * FROM dp_linear_regress($1, 100, over => $2::text::daterange)`, rich.admissions(1000, 1e-6), window(40, 10)); math.Abs(fit[0].Coef) > 8 {
+		t.Errorf("rows of other blocks are read: %v", fit)
 	}
 	if last := one[string](w, w.analyst, `SELECT dp_last($1, 30)::text`, name); last != window(30, 0) {
 		t.Errorf("the last 30 blocks: %s", last)

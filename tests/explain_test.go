@@ -203,15 +203,15 @@ func TestExplainSaysWhatAutoTakes(t *testing.T) {
 // What a release tells of its noise forecasts that of the same coefficients at a similar
 // budget, in proportion. It does so for no other budget, features, model or method.
 func TestExplainForecastsFromARelease(t *testing.T) {
-	w := newWorld(t, 40, 1e-5)
-	const call = `SELECT * FROM dp_linear_regress($1, 12.5, method => 'joint_moments', features => '{age}')`
+	w := newWorld(t, 200, 1e-5)
+	const call = `SELECT * FROM dp_linear_regress($1, 50, method => 'joint_moments', features => '{age}')`
 	w.mustRegress(w.analyst, call, w.dataset)
 	noise := one[float64](w, w.super, `SELECT noise FROM dp_int.coefficient c JOIN dp_int.release r ON r.id = c.release JOIN dp_int.dataset d ON d.id = r.dataset WHERE d.name = $1 AND term = 'age'`, w.dataset)
-	said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', options => '{"method": "joint_moments"}')`, w.dataset)
-	if expected, err := strconv.ParseFloat(said["expected_error:age"], 64); err != nil || !(expected/noise > 1.15 && expected/noise < 1.3) || !strings.Contains(said["expected_error"], "at eps 12.5") {
+	said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 40, features => '{age}', options => '{"method": "joint_moments"}')`, w.dataset)
+	if expected, err := strconv.ParseFloat(said["expected_error:age"], 64); err != nil || !(expected/noise > 1.15 && expected/noise < 1.3) || !strings.Contains(said["expected_error"], "at eps 50") {
 		t.Errorf("noise %v, and %v", noise, said)
 	}
-	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 12, features => '{age}')`, w.dataset); said["expected_error:age"] == "" || !strings.Contains(said["expected_error"], "where the fit finds the scales and centers") {
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 48, features => '{age}')`, w.dataset); said["expected_error:age"] == "" || !strings.Contains(said["expected_error"], "where the fit finds the scales and centers") {
 		t.Errorf("auto takes joint_moments, and age has no center: %v", said)
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, method => 'gd', features => '{age,region}')`, w.dataset)
@@ -219,12 +219,12 @@ func TestExplainForecastsFromARelease(t *testing.T) {
 		t.Errorf("a release of gd, and auto takes joint_moments: %v", said)
 	}
 	for _, other := range []string{
-		`SELECT * FROM dp_explain('linear', $1, 5, features => '{age}', options => '{"method": "joint_moments"}')`,
-		`SELECT * FROM dp_explain('linear', $1, 10, options => '{"method": "joint_moments"}')`,
-		`SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', options => '{"method": "gd"}')`,
-		`SELECT * FROM dp_explain('huber', $1, 10, features => '{age}')`,
-		`SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', options => '{"method": "joint_moments", "penalty": "l2", "lambda": 0.1}')`,
-		`SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', intercept => false, options => '{"method": "joint_moments"}')`,
+		`SELECT * FROM dp_explain('linear', $1, 20, features => '{age}', options => '{"method": "joint_moments"}')`,
+		`SELECT * FROM dp_explain('linear', $1, 40, options => '{"method": "joint_moments"}')`,
+		`SELECT * FROM dp_explain('linear', $1, 40, features => '{age}', options => '{"method": "gd"}')`,
+		`SELECT * FROM dp_explain('huber', $1, 40, features => '{age}')`,
+		`SELECT * FROM dp_explain('linear', $1, 40, features => '{age}', options => '{"method": "joint_moments", "penalty": "l2", "lambda": 0.1}')`,
+		`SELECT * FROM dp_explain('linear', $1, 40, features => '{age}', intercept => false, options => '{"method": "joint_moments"}')`,
 	} {
 		if said := w.explain(w.analyst, other, w.dataset); said["expected_error:age"] != "" || !strings.HasPrefix(said["expected_error"], "not known") {
 			t.Errorf("%s: %v", other, said)

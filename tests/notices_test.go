@@ -208,7 +208,7 @@ func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	if told := one[bool](w, w.analyst, `SELECT expected_at IS NOT NULL FROM dp.jobs`); told {
 		t.Error("dp.jobs says when a job is done that cannot be read")
 	}
-	for left, says := range map[string]string{"1 s": "", "-1 s": "", "-1 min": "", "12.4 s": ", about 12 s left", "99 s": ", about 99 s left", "3 h": ", about 180 min left"} {
+	for left, says := range map[string]string{"1 s": "", "-1 s": "", "-1 min": "", "12.4 s": ", about 12 s left", "99.4 s": ", about 99 s left", "3 h": ", about 180 min left"} {
 		if got := one[string](w, w.analyst, `SELECT dp.time_left(clock_timestamp() + $1::text::interval)`, left); got != says {
 			t.Errorf("%s left is %q, want %q", left, got, says)
 		}

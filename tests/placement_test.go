@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -11,8 +12,9 @@ import (
 // A data set whose rows stay in the database gives the same fit as one whose rows are pulled, of numbers, of a year
 // without a center, of categories and some levels alone; what needs rows is refused and spends nothing; and a pass that is killed or canceled is made
 // again under the same charge. Takes some 10 s. Coefficients
-// differ by noise whose standard deviation was a tenth of what is allowed, or less; those of labels, which follow no
-// logistic law, also by limits that are a step apart, which moved them by .14 in one of 40 runs.
+// differ by noise whose standard deviation was a tenth of what is allowed, or less; but noise may have one of two fits choose
+// other limits or another delta: of 1,900 pairs three of Huber fits and one of Poisson fits were further apart. Then both are
+// asked again: five times in a row are less than one run in 10^10.
 func TestRowsStayInTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1e7, 1e-5)
@@ -31,17 +33,21 @@ func TestRowsStayInTheDatabase(t *testing.T) {
 	register(stays+"_here", "public."+w.dataset, "memory", `{}`)
 	register(stays+"_slow", fmt.Sprintf("public.%s_slow", stays), "database", fmt.Sprintf(`{"total": true, "account": %q}`, stays))
 	for call, near := range map[string]float64{
-		`SELECT * FROM dp_linear_regress($1, 1e4, features => '{age,region,insured,shop}')`:                                          10,
-		`SELECT * FROM dp_linear_regress($1, 1e4, features => '{age,year}')`:                                                         100, // the constant is that of year 0
-		`SELECT * FROM dp_linear_regress($1, 1e4, features => '{age}', where_level => '{"shop": ["sud"]}')`:                          10,
-		`SELECT * FROM dp_huber_regress($1, 1e4, features => '{age,insured}', options => '{"weight": "region", "max_weight": 5}')`:   1,
-		`SELECT * FROM dp_logistic_regress($1, 1e4, target => 'label', features => '{region,insured}')`:                              0.4,
-		`SELECT * FROM dp_poisson_regress($1, 1e4, target => 'label', features => '{insured}', options => '{"exposure": "region"}')`: 0.02,
+		`SELECT * FROM dp_linear_regress($1, $2, features => '{age,region,insured,shop}')`:                                          10,
+		`SELECT * FROM dp_linear_regress($1, $2, features => '{age,year}')`:                                                         100, // the constant is that of year 0
+		`SELECT * FROM dp_linear_regress($1, $2, features => '{age}', where_level => '{"shop": ["sud"]}')`:                          10,
+		`SELECT * FROM dp_huber_regress($1, $2, features => '{age,insured}', options => '{"weight": "region", "max_weight": 5}')`:   1,
+		`SELECT * FROM dp_logistic_regress($1, $2, target => 'label', features => '{region,insured}')`:                              0.4,
+		`SELECT * FROM dp_poisson_regress($1, $2, target => 'label', features => '{insured}', options => '{"exposure": "region"}')`: 0.02,
 	} {
-		here, there := w.mustRegress(w.analyst, call, stays+"_here"), w.mustRegress(w.analyst, call, stays)
-		for j, c := range here {
-			if got := there[j]; got.Term != c.Term || math.Abs(got.Coef-c.Coef) > near {
-				t.Errorf("%s: %v in the database, %v pulled", call, got, c)
+		for try := range 5 {
+			eps := 1e4 - float64(try) // another request
+			here, there := w.mustRegress(w.analyst, call, stays+"_here", eps), w.mustRegress(w.analyst, call, stays, eps)
+			if slices.EqualFunc(here, there, func(a, b term) bool { return a.Term == b.Term && math.Abs(a.Coef-b.Coef) <= near }) {
+				break
+			}
+			if t.Logf("%s: %v in the database, %v pulled", call, there, here); try == 4 {
+				t.Errorf("%s: five fits in the database are others than those of rows that are pulled", call)
 			}
 		}
 	}

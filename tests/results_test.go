@@ -366,7 +366,7 @@ func TestAFeatureThatNoiseHidesHasNoInterval(t *testing.T) {
 		t.Error(why)
 	}
 	// A column of numbers may hide what goes together with others, as a year without a center does: nothing has an interval then.
-	w.askUntil(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-5, features => '{age,version}')`, name, 20, `bool_and(why_null LIKE 'noise hides how %')`)
+	w.askUntil(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-5, features => '{age,version}')`, name, 20, `bool_and(why_null LIKE 'noise hides how "version" varies%')`)
 	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary(dp_last_release($1)) WHERE ci_low IS NULL AND why_null LIKE 'noise hides how "version" varies%'`, name); n != 3 {
 		t.Errorf("%d of 3 coefficients have no interval", n)
 	}

@@ -68,7 +68,8 @@ func TestCentresAreMappedBack(t *testing.T) {
 	if err := row.Scan(&slopeError, &interceptError); err != nil || !(interceptError > 1000*slopeError && interceptError < 3000*slopeError) {
 		t.Errorf("standard errors of the year %v, of the intercept %v: %v", slopeError, interceptError, err)
 	}
-	for _, m := range w.mustScore(w.analyst, askScore, release, 2) {
+	// Of 350 scores at eps 50 no figure was off by more than .3 %, but at eps 2 one by 6 %: noise sometimes makes residuals look many times larger.
+	for _, m := range w.mustScore(w.analyst, askScore, release, 100) {
 		exact := one[float64](w, w.super, fmt.Sprintf(`SELECT CASE $2 WHEN 'r2' THEN 1 - sum(e * e) / (sum(cost * cost) - sum(cost) ^ 2 / count(*)) WHEN 'mean_absolute_error' THEN avg(abs(e)) ELSE sqrt(avg(e * e)) END
 			FROM (SELECT cost, cost - dp_predict(dp_coef($1::text::uuid), ARRAY[year, age]) AS e FROM public.%s) AS r`, dataset), release, m.Metric)
 		if m.Value == nil || math.Abs(*m.Value/exact-1) > 0.05 {
@@ -241,7 +242,8 @@ func TestScalesThatLookForgotten(t *testing.T) {
 }
 
 // Fits of a table none of whose columns has a scale find them, whatever the sizes of the columns are, where rows are
-// pulled and where they stay in the database. A huber_delta is told in the table's units. Scores find them as well.
+// pulled and where they stay in the database. A huber_delta is told in the table's units. Scores find them as well. At a tenth
+// of the eps of the fits, of 600 of each model, no coefficient was off by more than .9 %.
 func TestFitsOfATableWithoutScales(t *testing.T) {
 	w := newWorld(t, 1000, 1e-5)
 	table := w.dataset + "_sizes"
@@ -262,7 +264,7 @@ func TestFitsOfATableWithoutScales(t *testing.T) {
 				continue // takes more from rows than sums
 			}
 			conn, heard := w.listening(w.person)
-			eps := 5 + float64(k)/10 + float64(len(placement))/100
+			eps := 50 + float64(k)/10 + float64(len(placement))/100
 			terms := w.mustRegress(conn, `SELECT * FROM dp_`+model+`_regress($1, $2)`, table, eps)
 			for term, value := range want {
 				if got := coefficient(terms, term); math.Abs(got/value-1) > 0.1 {
@@ -284,7 +286,7 @@ func TestFitsOfATableWithoutScales(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_set_placement($1, 'auto')`, table)
 	release := one[string](w, w.analyst, `SELECT id::text FROM dp.releases WHERE dataset = $1 AND model = 'linear' LIMIT 1`, table)
 	exact := map[string]float64{"r2": 0.986, "mean_absolute_error": 4000, "root_mean_squared_error": 4900} // residuals are 12,000 times the sum of two uniform numbers, less 1
-	for _, m := range w.mustScore(conn, askScore, release, 3) {
+	for _, m := range w.mustScore(conn, askScore, release, 100) {
 		if m.Value == nil || m.Low == nil || math.Abs(*m.Value/exact[m.Metric]-1) > 0.05 {
 			t.Errorf("%s is %v, from %v to %v", m.Metric, m.Value, m.Low, m.High)
 		}

@@ -159,7 +159,7 @@ func TestCoresChangeNoBit(t *testing.T) {
 	}
 }
 
-// All methods find the coefficients when privacy costs nothing.
+// All methods find the coefficients when privacy costs nothing. Seeds are fixed.
 func TestMethodsConvergeAtLargeBudgets(t *testing.T) {
 	want := []float64{1, 2, -1, 0.5}
 	for name := range methods {
@@ -174,7 +174,7 @@ func TestMethodsConvergeAtLargeBudgets(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			w, err := coefficients(p.Run(t.Context(), x, mech.NewSource()))
+			w, err := coefficients(p.Run(t.Context(), x, mechtest.Source(t, 1)))
 			if err != nil {
 				t.Fatal(err)
 			}
