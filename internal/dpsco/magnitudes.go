@@ -141,7 +141,7 @@ func (m *magnitudes) again(draw int) *magnitudes {
 // stand out as the mode must. It is for residuals: their law is unimodal, except for an atom at zero
 // or, where the target is rarely nonzero, a second group of larger values.
 func (m *magnitudes) run() *magnitudes {
-	visible := func(k int) bool { return k >= 0 && k < magnitudeBins && m.share[k] > seenRun*m.sd }
+	visible := func(k int) bool { return k >= 0 && k < magnitudeBins && m.standsOutAt(k, seenRun) }
 	keep, mode := make([]bool, magnitudeBins), m.top
 	keep[mode] = true
 	for _, step := range []int{1, -1} {
@@ -152,11 +152,17 @@ func (m *magnitudes) run() *magnitudes {
 	last := magnitudeBins
 	for k := range keep {
 		least := seenMode + seenFarther*float64(max(0, k-last-1))
-		if keep[k] = keep[k] || m.share[k] > least*m.sd; keep[k] {
+		if keep[k] = keep[k] || m.standsOutAt(k, least); keep[k] {
 			last = k
 		}
 	}
 	return m.keep(keep)
+}
+
+// standsOutAt reports whether the count of bin k is above that many standard deviations of its noise, and no
+// less than half a row: at a large eps noise below that makes some bin of thousands of fits stand out.
+func (m *magnitudes) standsOutAt(k int, deviations float64) bool {
+	return m.share[k] > max(deviations*m.sd, 0.5)
 }
 
 // seenFarther is the number of standard deviations added to a bin's threshold for each bin between
@@ -170,7 +176,7 @@ func (m *magnitudes) apart() *magnitudes {
 	keep, last := make([]bool, magnitudeBins), m.top
 	for k := range keep {
 		least := seenAlone + seenFarther*float64(max(0, k-last-1))
-		if keep[k] = k == m.top || m.share[k] > least*m.sd; keep[k] {
+		if keep[k] = k == m.top || m.standsOutAt(k, least); keep[k] {
 			last = max(last, k)
 		}
 	}

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"dpsidecar/internal/mech/mechtest"
@@ -59,5 +60,18 @@ func TestIntervalsReadSpreadBins(t *testing.T) {
 	}
 	if !f.scores.spread || !f.lengths.spread {
 		t.Error("intervals read the middles of bins")
+	}
+}
+
+// At a large eps a bin whose noise stands out holds no row all the same.
+func TestABinOfLessThanHalfARowIsNoRow(t *testing.T) {
+	for count, seen := range map[float64]bool{0.1: false, 0.9: true} {
+		noisy := make([]float64, magnitudeBins)
+		noisy[20], noisy[21], noisy[40] = 5000, 5000, count
+		for name, m := range map[string]*magnitudes{"apart": readMagnitudes(slices.Clone(noisy), 0.01, 1, math.Inf(1), 10_000).apart(), "run": readMagnitudes(slices.Clone(noisy), 0.01, 1, math.Inf(1), 10_000).run()} {
+			if (m.top == 40) != seen {
+				t.Errorf("%s: a count of %v: the highest visible bin is %d", name, count, m.top)
+			}
+		}
 	}
 }
