@@ -17,18 +17,18 @@ func (f *newtonFit) choose(t int) {
 	})
 }
 
-// longerThan is the mean of max(0, v^2 - length^2) over the lengths of rows. It includes rows that noise may hide
-// where a longer bound costs little: long rows often obey another model than the others, and the fit is biased by
-// those that a bound shortens.
+// longerThan is the mean of max(0, v^2 - length^2) over the lengths of rows. By Huber's loss it includes rows that
+// noise may hide, unless noise also hides a direction or much else: long rows often obey another model than the
+// others, and shortening them biases the fit. Fits of labels hardly gain by it, and would have fewer intervals.
 func (f *newtonFit) longerThan(length float64) float64 {
-	if f.LowInformation || f.grouped || f.floored > 0 || f.Curve.counted() != nil {
+	if !f.huber() || f.LowInformation || f.grouped || f.floored > 0 {
 		return f.lengths.excessSquare(length)
 	}
 	return f.lengths.powerTail(length, 2, boundsHide)
 }
 
-// boundsHide counts fewer rows than are expected, since noise alone lengthens the bounds of tables without any.
-var boundsHide = tailAssumption{deviations: -0.5, steepest: 8}
+// boundsHide counts fewer hidden rows than are expected: else noise alone would lengthen most bounds.
+var boundsHide = tailAssumption{deviations: -1, steepest: 8}
 
 // limitFor returns the limit of step t for the given histogram of scores.
 func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
