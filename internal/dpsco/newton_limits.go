@@ -27,7 +27,8 @@ func (f *newtonFit) longerThan(length float64) float64 {
 	return f.lengths.powerTail(length, 2, boundsHide)
 }
 
-// boundsHide counts fewer hidden rows than are expected: else noise alone would lengthen most bounds.
+// boundsHide is the assumption about hidden rows for bounds of rows and of counts. It has fewer than are expected:
+// else noise alone would lengthen most bounds.
 var boundsHide = tailAssumption{deviations: -1, steepest: 8}
 
 // limitFor returns the limit of step t for the given histogram of scores.

@@ -51,15 +51,15 @@ func (r *newtonRows) target(i int) float64 {
 }
 
 // knowing chooses the clipping threshold. The noise of a coordinate of the score is 2 noise cut, and the
-// mean excess of counts over the threshold is a bias, which weighs cutWeight times as much as noise, since
-// no interval includes it.
+// mean excess of counts over the threshold, also of those that noise may hide, is a bias, which weighs
+// cutWeight times as much as noise, since no interval includes it.
 func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
 	if !sizes.seen {
 		return c
 	}
 	c.seen = sizes
 	c.cut = sizes.cheapestCut(func(cut float64) float64 {
-		return square(2*noise*cut) + square(cutWeight*sizes.excess(cut))
+		return square(2*noise*cut) + square(cutWeight*sizes.tail(cut, boundsHide))
 	})
 	if sizes.top == 0 { // only zeros are visible: counts above 0 are rare and about as large as their scale
 		c.cut = max(c.cut, c.unit)

@@ -263,7 +263,11 @@ type quotient struct {
 	why          string                  // why there is no interval; empty: there is one
 	whyNoValue   string                  // why there is no value if noise masks the denominator
 	negative     string                  // why there is none if the ratio is negative and has no interval; empty: it may be
+	vague        bool                    // without an interval there is no value either, if what is seen leaves it unknown within mostVague
 }
+
+// mostVague is the largest width at which a share of what a model explains is given without an interval.
+const mostVague = 0.2
 
 // metric computes the metric of a quotient.
 func (m *measured) metric(c quotient) Metric {
@@ -276,6 +280,9 @@ func (m *measured) metric(c quotient) Metric {
 	switch {
 	case c.why != "":
 		result.WhyNull = c.why
+		if c.vague && !(bounded && c.to(high)-c.to(low) <= mostVague) {
+			result.Value = nil
+		}
 	case bounded:
 		result.Low, result.High, result.WhyNull = finite(c.to(low)), finite(c.to(high)), ""
 		if result.Value == nil || result.Low == nil || result.High == nil {
@@ -363,7 +370,7 @@ func (m *measured) rSquared() Metric {
 	}
 	squares := m.number(1, square(m.squareCut))
 	return m.metric(quotient{
-		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread,
+		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread, vague: true,
 		off: func(q float64) float64 {
 			return max(m.squaresOff(), -q*m.deviations.powerTail(m.deviationCut, 2, scoreHides))
 		},
