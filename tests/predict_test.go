@@ -121,7 +121,7 @@ func TestWhatIsMissingHasNoPrediction(t *testing.T) {
 		}
 		byName := fmt.Sprintf(`{"%s": 40, "%s": null}`, terms[1].Term, terms[2].Term)
 		for features, missing := range map[string]string{`{40,NULL}`: "IS NULL", `{NULL,1}`: "IS NULL", `{40,NaN}`: "= 'NaN'", byName: "IS NULL"} {
-			if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, $2::text) `+missing+` AND i.prediction `+missing+` AND num_nulls(i.ci_low, i.ci_high) = 2 AND i.why_null = 'a feature is missing'
+			if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, $2::text) `+missing+` AND i.prediction `+missing+` AND num_nulls(i.ci_low, i.ci_high) = 2 AND i.why_null = 'a feature is missing, or has a value that is no level'
 				FROM dp_predict_interval($1::uuid, $2::text) AS i`, release, features) {
 				t.Errorf("%s: %s is predicted as %v", ask, features, one[string](w, w.analyst, `SELECT coalesce(dp_predict($1::uuid, $2::text)::text, 'NULL')`, release, features))
 			}

@@ -70,6 +70,9 @@ func (w *world) truth(metric, release string) float64 {
 func TestAScoreIsChargedOnceAndKept(t *testing.T) {
 	w := newWorld(t, 1000, 1e-4)
 	release := w.lastRelease(`SELECT * FROM dp_linear_regress($1, 5, 1e-5, features => '{age,region}')`, w.dataset)
+	if asked := one[string](w, w.analyst, `SELECT target || ' by ' || features::text FROM dp.releases WHERE id::text = $1`, release); asked != "amount by {age,region}" {
+		t.Errorf("the release is of %s", asked)
+	}
 	before, entries := w.spent(), w.entries()
 	first := w.mustScore(w.analyst, askScore, release, 300.0)
 	cost := w.spent() - before
@@ -108,7 +111,7 @@ func TestAScoreIsChargedOnceAndKept(t *testing.T) {
 		t.Errorf("a score that is kept was charged: %g", w.spent()-before-cost)
 	}
 	// It stands among jobs, releases and scores, and is not the last fit.
-	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp.scores s JOIN dp.releases r ON r.id = s.score AND r.model = 'score' AND r.parameters ->> 'release' = s.release::text
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp.scores s JOIN dp.releases r ON r.id = s.score AND r.model = 'score' AND r.target = 'amount' AND r.features = '{age,region}' AND r.parameters ->> 'release' = s.release::text
 		JOIN dp.jobs j ON j.id = r.job AND j.status = 'done' AND j.model = 'score' AND j.release = r.id WHERE s.release::text = $1 AND s.eps = 300 AND s.delta = 1e-5`, release); n != 3 {
 		t.Errorf("%d of 3 metrics in dp.scores", n)
 	}

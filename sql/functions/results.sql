@@ -330,7 +330,7 @@ DECLARE
 BEGIN
   prediction := dp_int.prediction(r, p_grp, p_features, p_known);
   why_null := CASE WHEN p_known IS NULL THEN 'the offset or the exposure is missing, or the exposure is not above 0'
-                   WHEN prediction IS NULL OR 'NaN' = ANY (p_features) THEN 'a feature is missing'
+                   WHEN prediction IS NULL OR 'NaN' = ANY (p_features) THEN 'a feature is missing, or has a value that is no level'
                    WHEN EXISTS (SELECT FROM unnest(p_features) AS f WHERE abs(f) > 1e100) THEN 'a feature is infinite or beyond 1e100' END;
   IF why_null IS NOT NULL THEN
     RETURN;

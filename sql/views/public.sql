@@ -47,7 +47,8 @@ COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs; for stewards everybody''s.';
 CREATE OR REPLACE VIEW dp.releases WITH (security_barrier) AS
   SELECT r.id, r.job, r.model, r.method, d.name AS dataset, r.eps, r.delta, r.released_at, r.caller::text AS caller, r.parameters, r.read_at, r.rows,
          CASE WHEN j.request ? 'over' THEN daterange((j.request #>> '{over,0}')::date, (j.request #>> '{over,1}')::date) END AS over,
-         j.request -> 'where_level' AS where_level, r.huber_delta
+         j.request -> 'where_level' AS where_level, r.huber_delta, j.request ->> 'target' AS target,
+         CASE jsonb_typeof(j.request -> 'features') WHEN 'array' THEN ARRAY(SELECT jsonb_array_elements_text(j.request -> 'features')) END AS features
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
     JOIN dp_int.job j ON j.id = r.job
