@@ -833,8 +833,7 @@ func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
 // show alone, 11 of 60 intervals missed. Seeds are fixed.
 func TestIntervalsOfCountsAllowForATailThatNoiseHides(t *testing.T) {
 	const n, draws = 27_000, 20
-	src := rand.NewPCG(5, 6)
-	r := rand.New(src)
+	r := rand.New(rand.NewPCG(5, 6))
 	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
 	for i := range x.Y {
 		x.X[0][i], x.X[1][i] = r.Float64(), float64(r.IntN(2))
@@ -842,7 +841,7 @@ func TestIntervalsOfCountsAllowForATailThatNoiseHides(t *testing.T) {
 		if r.IntN(50) == 0 {
 			mean *= 6
 		}
-		x.Y[i] = 1 + distuv.Poisson{Lambda: mean, Src: src}.Rand()
+		x.Y[i] = float64(1 + poissonOf(r, mean))
 	}
 	w, _ := best(loss.Poisson{}, x)
 	missed, given := 0, 0
