@@ -244,9 +244,14 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	if w.seen(k, -1) > p*values+farOff*rows || w.seen(k, 1) > (1-p)*values+farOff*rows {
 		return Figure{WhyNull: whyFewValues}
 	}
-	w.distinct = w.atoms(rows, values)
-	low := w.outward(k, rows, p*values, -1)
-	high := w.outward(k, rows, (1-p)*values, 1)
+	end := func(beyond, side float64) float64 { return w.outward(k, rows, beyond, side, true) }
+	if !w.atoms(rows, values) {
+		end = func(beyond, side float64) float64 { // some of the rows may still be equal
+			selected := w.outward(k, likelyOffRanks/d.quartiles.Epsilon, beyond, side, true)
+			return side * max(side*selected, side*w.outward(k, rows, beyond, side, false))
+		}
+	}
+	low, high := end(p*values, -1), end((1-p)*values, 1)
 	if d.columns[column].Whole {
 		value, low, high = math.Round(value), math.Floor(low), math.Ceil(high)
 	}
@@ -257,9 +262,12 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	return f
 }
 
-// offRanks / Epsilon bounds the rank error of a selected quantile in 95 of 100 cases. It exceeds
-// 2 ln 20 = 6.0 because the selection gives more weight to numbers with few digits.
-const offRanks = 9
+// offRanks / Epsilon bounds the rank error of a selected quantile in 95 of 100 cases. It exceeds likelyOffRanks = 2 ln 20,
+// which would do if all numbers were as likely, because the selection gives more weight to numbers with few digits.
+const (
+	offRanks       = 9
+	likelyOffRanks = 6
+)
 
 // farOff times the rows that a quartile may be off are more than it is: where the histogram shows so many, it is no quartile.
 const farOff = 2
@@ -273,9 +281,8 @@ func (g *describing) rowsOff(percent int, values float64) float64 {
 // walk accumulates counts outward from a quartile.
 type walk struct {
 	place
-	counts   []float64
-	noise    float64 // standard deviation of a count's noise
-	distinct bool    // many rows are equal, so that all rows of a bin may be equal to its end
+	counts []float64
+	noise  float64 // standard deviation of a count's noise
 }
 
 // atoms reports whether more rows than the given ones are equal: to a quartile, or as far as a count says that is
@@ -323,16 +330,16 @@ const (
 )
 
 // outward returns the end of the interval of quartile k: the distance up to which the given number of rows lies with
-// confidence, linearly within a bin, or all of the bin where the column has few distinct values; and beyond that what the grid
-// takes. It returns the quartile itself, or what the grid takes from there, if, with confidence, fewer than beyond - rows rows lie
+// confidence, linearly within a bin, or the end of one if whole, as all rows of a bin may be equal to it; and beyond that what
+// the grid takes. It returns the quartile itself, or what the grid takes from there, if, with confidence, fewer than beyond - rows rows lie
 // beyond it, which means that many rows are equal to it, and an infinity if the noise hides the end. side is 1 for upward and -1 for downward.
-func (w walk) outward(k int, rows, beyond, side float64) float64 {
+func (w walk) outward(k int, rows, beyond, side float64, whole bool) float64 {
 	q := w.quartiles[k]
 	if w.beyond(q, side) < beyond-rows {
 		return q
 	}
 	passed, bins, at := 0.0, 0.0, q
-	for _, b := range w.outer(side) {
+	for _, b := range w.outer(side, whole) {
 		if side*(b.far-q) <= w.off[k] {
 			continue
 		}
@@ -340,9 +347,9 @@ func (w walk) outward(k int, rows, beyond, side float64) float64 {
 		surely := b.count - surelyPassed*w.noise*math.Sqrt(b.bins)
 		passed, bins = passed+b.count, bins+b.bins
 		switch {
-		case w.distinct && passed-surelyPassed*w.noise*math.Sqrt(bins) >= rows:
+		case whole && passed-surelyPassed*w.noise*math.Sqrt(bins) >= rows:
 			return b.far + side*w.off[k]
-		case !w.distinct && surely >= missing && !math.IsInf(b.far, 0):
+		case !whole && surely >= missing && !math.IsInf(b.far, 0):
 			return at + (b.far-at)*max(missing/surely, 0) + side*w.off[k]
 		}
 		at = b.far
@@ -356,7 +363,7 @@ func (w walk) outward(k int, rows, beyond, side float64) float64 {
 // beyond returns an upper bound on the number of rows beyond v.
 func (w walk) beyond(v, side float64) float64 {
 	rows, bins := 0.0, 0.0
-	for _, b := range w.outer(side) {
+	for _, b := range w.outer(side, true) {
 		if side*(b.far-v) > 0 {
 			rows, bins = rows+b.count, bins+b.bins
 		}
@@ -381,16 +388,16 @@ func (w walk) seen(k int, side float64) float64 {
 // outerBin is a bin, or several next to each other, with its end that is farther out.
 type outerBin struct{ far, count, bins float64 }
 
-// outer returns the bins outward, for side 1 upward and for side -1 downward: each of them where distinct, and else those
+// outer returns the bins outward, for side 1 upward and for side -1 downward: each of them, or those
 // between two edges together.
-func (w walk) outer(side float64) (all []outerBin) {
+func (w walk) outer(side float64, each bool) (all []outerBin) {
 	for bin := range w.bins() {
 		low, high := w.ends(bin)
 		b := outerBin{high, w.counts[bin], 1}
 		if side < 0 {
 			b.far = low
 		}
-		if !w.distinct {
+		if !each {
 			b.far = w.edge(b.far, side)
 		}
 		all = append(all, b)

@@ -353,6 +353,36 @@ func TestIntervalsHoldTheQuartilesOfTheTable(t *testing.T) {
 	}
 }
 
+// Two rows in a hundred equal the median, in the place of values that are spread evenly, most of them above the table's middle.
+// That is too few to stand out in a histogram, and yet an interval that ends within one of its bins may end before them. Of 200
+// intervals at a true coverage of 95 %, more than 27 miss with probability below 1e-6; seeds are fixed besides. Of those that did, 144 and 151 missed.
+func TestIntervalsHoldAMedianThatSomeRowsEqual(t *testing.T) {
+	const n, runs, median = 13_500, 200, 12.1875
+	for _, eps := range []float64{.3, .5} {
+		missed, width := 0, 0.0
+		for run := range uint64(runs) {
+			x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+			for i := range n {
+				if x.Y[i] = 8 + 8*(float64(i)+.5)/n; x.Y[i] > 11.98 {
+					x.Y[i] = max(x.Y[i], median)
+				}
+			}
+			for _, f := range runOf(t, Describe{Columns: []Column{{Name: "wage", Scale: 20}}}, x, privacy.Budget{Epsilon: eps, Delta: 1e-6}, run).Figures {
+				if f.Statistic == "median" {
+					width += (*f.High - *f.Low) / runs
+					if *f.Low > median || *f.High < median {
+						missed++
+					}
+				}
+			}
+		}
+		t.Logf("eps %v: %d of %d miss, %.3g wide", eps, missed, runs, width)
+		if missed > 27 || width > .7 {
+			t.Errorf("eps %v: %d of %d intervals miss the median, %.3g wide", eps, missed, runs, width)
+		}
+	}
+}
+
 // A number of many digits that all values are is met where there are enough values; until then something else is selected, which
 // the histogram shows to be no quartile.
 func TestWhatIsNoQuartileIsNotGiven(t *testing.T) {
