@@ -86,6 +86,7 @@ func TestCategoriesFromEndToEnd(t *testing.T) {
 	if p := one[float64](w, w.analyst, `SELECT p_value FROM dp_test($1, '{region=south,region=east}')`, release); p > 1e-6 {
 		t.Errorf("two levels together: p = %v", p)
 	}
+	w.categoriesAreTested(release)
 	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary($1) WHERE why_null IS NULL`, release); n != len(want) {
 		t.Errorf("%d of %d terms have intervals", n, len(want))
 	}
@@ -96,6 +97,38 @@ func TestCategoriesFromEndToEnd(t *testing.T) {
 	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
 		t.Errorf("the ledger: %q", bad)
 	}
+}
+
+// categoriesAreTested checks tests of whole categories, of the release of TestCategoriesFromEndToEnd. It ends with a release of some levels.
+func (w *world) categoriesAreTested(release string) {
+	w.Helper()
+	const test = `SELECT t::text FROM dp_test($1, $2::text::text[]) t`
+	same := func(release, terms, levels string) {
+		w.Helper()
+		const positions = `SELECT dp_int.positions(r, $2::text::text[])::text FROM dp_int.release r WHERE id = $1::uuid`
+		if got, want := one[string](w, w.super, positions, release, terms), one[string](w, w.super, positions, release, levels); got != want {
+			w.Errorf("the test of %s is of %s, that of its levels of %s", terms, got, want)
+		}
+	}
+	same(release, `{region}`, `{region=south,region=east,region=*}`)
+	if got, want := one[string](w, w.analyst, test, release, `{region}`), one[string](w, w.analyst, test, release, `{region=south,region=east,region=*}`); got != want {
+		w.Errorf("the test of region is %s, that of its levels %s", got, want)
+	}
+	same(release, `{age,size,region}`, `{age,size=medium,size=large,region=south,region=east,region=*}`)
+	for terms, says := range map[string]string{
+		`{region,region=east}`:    "each once",
+		`{insured}`:               `"insured"`,
+		`{paid,region}`:           `A category stands for all of its levels: region, size.`,
+		`{region=north,size}`:     `"region=north"`,
+		`{"region=south:region"}`: `"region=south:region"`,
+	} {
+		_, err := w.analyst.Exec(context.Background(), test, release, terms)
+		w.wantError(err, map[bool]string{true: "22023", false: "42703"}[says == "each once"], says)
+	}
+	w.exec(w.analyst, `SELECT dp_linear_regress($1, 20, features => '{age,region}', where_level => '{"region": ["south", "east", "*"]}')`, w.dataset)
+	same(one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset), `{region}`, `{region=east,region=*}`)
+	w.exec(w.analyst, `SELECT dp_linear_regress_by($1, 'region', 20, features => '{age,size}', where_level => '{"region": ["north", "south"]}')`, w.dataset)
+	same(one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset), `{region=north:size,region=south:age}`, `{region=north:size=medium,region=north:size=large,region=south:age}`)
 }
 
 // scored scores a release and returns it.
@@ -286,8 +319,7 @@ func TestCategoriesServeEveryModel(t *testing.T) {
 
 // The page on categories runs as it tells.
 func TestThePageOnCategoriesRuns(t *testing.T) {
-	w, people := newReader(t)
-	w.runPage("how-to/categories.md", people)
+	w, people := runPageWithIntervals(t, "how-to/categories.md")
 	// Six of the deviations that its noise and sampling have at this budget, and more.
 	for term, truth := range map[string]float64{"age": 6, "region=south": 150, "region=east": 300, "kind=surgery": 900, "kind=intensive": 2500} {
 		if coef := one[float64](w, people["analyst"], `SELECT coef FROM dp.coefficients c JOIN dp.releases r ON r.id = c.release WHERE r.dataset = 'visits' AND r.model = 'linear' AND c.term = $1 ORDER BY r.released_at LIMIT 1`, term); math.Abs(coef-truth) > 100 {

@@ -126,21 +126,36 @@ END $$;
 COMMENT ON FUNCTION public.dp_covariance IS
   'The covariance of the coefficients of a release, sampling and noise together, as a matrix in the order of dp_coef: that of the middles of their intervals; 0 between groups, NULL where a coefficient has none. Free.';
 
--- The positions of terms in a release.
+-- The categories among the features of a release, by the names that dp_test knows them by, each with its coefficients: as
+-- the request had them, for the data set may have others by now. In a release by groups each group has its own.
+CREATE OR REPLACE FUNCTION dp_int.category_terms(r dp_int.release) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(jsonb_object_agg(t.name, t.terms), '{}')
+    FROM (SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, f.key) AS name, jsonb_agg(dp_int.full_term(r.parameters ->> 'by', c.grp, c.term) ORDER BY c.position) AS terms
+            FROM dp_int.job j, jsonb_each(j.request -> 'categories') AS f, jsonb_array_elements_text(f.value) AS l(level), dp_int.coefficient c
+           WHERE j.id = r.job AND c.release = r.id AND c.term = f.key || '=' || l.level
+           GROUP BY 1) AS t
+$$;
+
+-- The positions of terms in a release; a category stands for the coefficients of all its levels.
 CREATE OR REPLACE FUNCTION dp_int.positions(r dp_int.release, p_terms text[]) RETURNS int[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   known CONSTANT text[] := ARRAY(SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term) FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position);
+  categories CONSTANT jsonb := dp_int.category_terms(r);
+  terms CONSTANT text[] := ARRAY(SELECT coalesce(l.term, t.term) FROM unnest(p_terms) WITH ORDINALITY AS t(term, n) LEFT JOIN LATERAL jsonb_array_elements_text(categories -> t.term) WITH ORDINALITY AS l(term, n) ON true ORDER BY t.n, l.n);
+  all_known CONSTANT text := dp_int.excerpt(array_to_string(known, ', '))
+    || coalesce('. A category stands for all of its levels: ' || dp_int.excerpt((SELECT string_agg(k, ', ' ORDER BY array_position(known, categories -> k ->> 0)) FROM jsonb_object_keys(categories) AS k)), '');
   stray text;
 BEGIN
-  IF coalesce(cardinality(p_terms), 0) = 0 OR (SELECT count(*) <> count(DISTINCT t) FROM unnest(p_terms) AS t) THEN
-    RAISE EXCEPTION 'a test needs the names of coefficients, each once' USING ERRCODE = '22023', HINT = format('This release has %s.', dp_int.excerpt(array_to_string(known, ', ')));
+  IF coalesce(cardinality(p_terms), 0) = 0 OR (SELECT count(*) <> count(DISTINCT t) FROM unnest(terms) AS t) THEN
+    RAISE EXCEPTION 'a test needs the names of coefficients, each once' USING ERRCODE = '22023', HINT = format('This release has %s.', all_known);
   END IF;
-  SELECT t INTO stray FROM unnest(p_terms) AS t WHERE NOT t = ANY (known) LIMIT 1;
+  SELECT t INTO stray FROM unnest(terms) AS t WHERE NOT t = ANY (known) LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'this release has no coefficient "%"', dp_int.excerpt(stray) USING ERRCODE = '42703', HINT = format('It has %s.', dp_int.excerpt(array_to_string(known, ', ')));
+    RAISE EXCEPTION 'this release has no coefficient "%"', dp_int.excerpt(stray) USING ERRCODE = '42703', HINT = format('It has %s.', all_known);
   END IF;
-  RETURN ARRAY(SELECT array_position(known, t.term) FROM unnest(p_terms) WITH ORDINALITY AS t(term, n) ORDER BY t.n);
+  RETURN ARRAY(SELECT array_position(known, t.term) FROM unnest(terms) WITH ORDINALITY AS t(term, n) ORDER BY t.n);
 END $$;
 
 -- The Cholesky factor: the lower triangular L with L L' = p_matrix, a correlation matrix of p_n terms
@@ -267,7 +282,7 @@ BEGIN
   SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term) AS term, c.why_null INTO unknown FROM dp_int.coefficient c WHERE c.release = r.id AND c.position = ANY (picked) AND c.covariance IS NULL LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'coefficient "%" has no standard error: %', unknown.term, unknown.why_null
-      USING ERRCODE = '55000', HINT = 'dp_summary shows which coefficients have one.';
+      USING ERRCODE = '55000', HINT = 'Name those that have one: dp_summary shows which, of a category the levels.';
   END IF;
   x := dp_int.in_standard_errors(r.id, picked);
   SELECT sum(z * z) INTO w FROM unnest(dp_int.solve_lower(dp_int.cholesky(x.correlation, q), x.t, q)) AS z;
@@ -299,7 +314,7 @@ BEGIN
     FROM dp_int.wald_test(dp_int.visible_fit(dp_test.release), dp_test.terms) AS w;
 END $$;
 COMMENT ON FUNCTION public.dp_test IS
-  'Tests that all of these coefficients of a release are 0 (Wald): statistic is compared with the F distribution of as many degrees of freedom as there are terms, and of df. p_value allows for the least favourable bias that the intervals allow for; of one term it is that of dp_summary. Free.';
+  'Tests that all of these coefficients of a release are 0 (Wald); a category stands for those of all its levels. statistic is compared with the F distribution of as many degrees of freedom as there are coefficients, and of df. p_value allows for the least favourable bias that the intervals allow for; of one term it is that of dp_summary. Free.';
 
 -- A 95 % interval around p_middle for an estimate whose variance is estimated with p_df degrees of
 -- freedom, and whose squared bias is at most p_bias.
