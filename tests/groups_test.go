@@ -39,7 +39,7 @@ func (w *world) shops(rows int) {
 	w.exec(w.super, fmt.Sprintf(`
 		CREATE TABLE public.%[1]s AS
 		SELECT 10 * k + k * age + 10 * (random() + random() + random() - 1.5) AS paid, age, random() < 1 / (1 + exp(3 - k - 0.2 * age)) AS kept, days, floor(days * exp(0.3 * k + 0.1 * age) + random()) AS visits,
-		       CASE WHEN i %% 10 > 0 THEN (ARRAY['north', 'south', 'place ' || i])[k] END AS region, i %% 2 AS code
+		       CASE WHEN i %% 10 > 0 THEN (ARRAY['north', 'south', 'place ' || i])[k] END AS region, i %% 2 AS code, i %% 2 = 0 AS loyal
 		  FROM (SELECT i, 10 * random() AS age, 1 + (i %% 3) AS k, 1 + random() AS days FROM generate_series(1, %[2]d) AS i) AS rows;
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset, rows))
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,kept,visits,days}', 1000, 1e-5, scales => '{"paid": 30, "age": 10}',
@@ -201,9 +201,12 @@ func TestBadGroupsAreRefused(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.shops(3000)
 	for call, want := range map[string][2]string{
-		`dp_linear_regress_by($1, 'age', 5, features => '{age}')`:                                                   {"42703", "Its categories are code, region"},
+		`dp_linear_regress_by($1, 'age', 5, features => '{age}')`:                                                   {"42703", "Such columns: code, kept, region."},
 		`dp_linear_regress_by($1, 'nothing', 5)`:                                                                    {"42703", "is none of data set"},
 		`dp_linear_regress_by($1, 'region', 5, features => '{age,region}')`:                                         {"22023", "target or feature too"},
+		`dp_linear_regress_by($1, 'kept', 5)`:                                                                       {"22023", "features => '{age,region,visits,days}'"},
+		`dp_linear_regress_by($1, 'kept', 5, target => 'kept', features => '{age}')`:                                {"22023", "Name another target."},
+		`dp_linear_regress_by($1, 'loyal', 5, features => '{age}')`:                                                 {"42703", "is none of data set"},
 		`dp_linear_regress_by($1, NULL, 5, features => '{age}')`:                                                    {"22023", "not NULL"},
 		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '{"by": "code"}')`:                   {"22023", "given twice"},
 		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '[]')`:                               {"22023", "JSON object"},
@@ -225,6 +228,46 @@ func TestBadGroupsAreRefused(t *testing.T) {
 	}
 	if w.entries() != 0 {
 		t.Errorf("%d entries", w.entries())
+	}
+}
+
+// The levels of a boolean column are known: it makes groups without being a category.
+func TestABooleanColumnMakesGroups(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.dataset += "_b"
+	w.exec(w.super, fmt.Sprintf(`CREATE DOMAIN public.%[1]s_yes AS boolean; CREATE TABLE public.%[1]s AS
+		SELECT 10 + (1 + member::int) * age + random() AS paid, age, member::public.%[1]s_yes, visits FROM (SELECT 10 * random() AS age, CASE WHEN i %% 10 < 9 THEN i %% 3 = 0 END AS member, i %% 4 AS visits FROM generate_series(1, 30000) AS i) AS rows;
+		GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,member,visits}', 1000, 1e-5, scales => '{"paid": 30, "age": 10}')`, w.dataset, "public."+w.dataset)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	out := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'member', 20, features => '{age}')`, w.dataset)
+	// Noise and sampling have deviations below a sixth of what is allowed.
+	for i, c := range out {
+		want := []grouped{{"false", "(intercept)", 10.5, 0.6}, {"false", "age", 1, 0.6}, {"true", "(intercept)", 10.5, 0.3}, {"true", "age", 2, 0.3}}[i]
+		if c.Grp != want.Grp || c.Term != want.Term || math.Abs(c.Coef-want.Coef) > 0.6 || math.Abs(c.Share-want.Share) > 0.02 {
+			t.Errorf("%v, want %v", c, want)
+		}
+	}
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	if p := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{"member": true, "age": 5}'::jsonb)`, release); math.Abs(p-20.5) > 1 {
+		t.Errorf("a member of 5 is predicted to pay %v", p)
+	}
+	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`, w.scored(release)); r2 < 0.9 {
+		t.Errorf("r2 is %v", r2)
+	}
+	medians := w.mustRegressBy(`SELECT * FROM dp_l1_regress_by($1, 'member', 20, features => '{age}')`, w.dataset)
+	if len(medians) != 4 || math.Abs(medians[3].Coef-2) > 0.3 {
+		t.Errorf("medians: %v", medians)
+	}
+	if by := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 5, features => '{age}', options => '{"by": "member"}')`, w.dataset); by["rows_a_group"] != "15000" {
+		t.Errorf("%v", by)
+	}
+	// Elsewhere the column stays what it is.
+	if flags := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, features => '{age,member}')`, w.dataset); len(flags) != 3 || flags[2].Term != "member" {
+		t.Errorf("as a feature: %v", flags)
+	}
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
+		t.Errorf("the ledger: %q", bad)
 	}
 }
 

@@ -34,7 +34,7 @@ const (
 	Integer  Kind = "integer"  // a whole Number
 	String   Kind = "string"   // one of Choices; without Choices, a registered column other than target and features
 	Groups   Kind = "groups"   // lists of feature names, each name at most once
-	Category Kind = "category" // the name of a registered category
+	Category Kind = "category" // the name of a registered category or boolean column
 )
 
 // Option is a public parameter of a request.
@@ -129,7 +129,7 @@ func (o Option) check(value any) error {
 		return o.CheckChoice(v)
 	case Category:
 		if _, ok := value.(string); !ok {
-			return fmt.Errorf("%w: option %q must be the name of a registered category", ErrRequest, o.Name)
+			return fmt.Errorf("%w: option %q must be the name of a registered category or boolean column", ErrRequest, o.Name)
 		}
 	}
 	return nil // groups name features of the request, which are unknown here

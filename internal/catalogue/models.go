@@ -78,7 +78,7 @@ func gradientOptions(squares bool) []Option {
 
 // groupOptions are the options of fits by groups.
 var groupOptions = []Option{
-	{Name: "by", Kind: Category, Description: "a registered category: a fit of each of its levels, of the rows of that level"},
+	{Name: "by", Kind: Category, Description: "a registered category or boolean column: a fit of each of its levels, of the rows of that level"},
 	text("pool", PoolShrink, "by: whether fits of groups are moved toward their mean as far as noise explains that they differ", PoolShrink, PoolNone),
 }
 

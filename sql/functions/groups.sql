@@ -6,19 +6,32 @@
 CREATE OR REPLACE FUNCTION dp_int.full_term(p_by text, p_grp text, p_term text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_by IS NULL THEN p_term ELSE p_by || '=' || p_grp || ':' || p_term END $$;
 
--- Raises where the column for groups is not a category, or is a column of the fit itself.
+-- The data set with the levels of the column that makes the groups: those of a boolean column that is no category are known.
+CREATE OR REPLACE FUNCTION dp_int.with_levels_of(d dp_int.dataset, p_by text) RETURNS dp_int.dataset
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_by = ANY ((d.target || d.features)::text[]) AND NOT d.categories ? p_by AND dp_int.is_boolean(d.relid, p_by::name) THEN
+    d.categories := d.categories || jsonb_build_object(p_by, '["false", "true"]'::jsonb);
+  END IF;
+  RETURN d;
+END $$;
+
+-- Raises where the column for groups has no levels, or is a column of the fit itself.
 CREATE OR REPLACE FUNCTION dp_int.check_by(d dp_int.dataset, p_columns name[], p_by text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  able CONSTANT text := (SELECT string_agg(n, ', ' ORDER BY n) FROM (SELECT jsonb_object_keys(d.categories) UNION SELECT c FROM unnest(d.target || d.features) AS c WHERE dp_int.is_boolean(d.relid, c)) AS a(n));
 BEGIN
   IF p_by IS NULL THEN
     RETURN;
   ELSIF NOT d.categories ? p_by THEN
-    RAISE EXCEPTION 'groups need a registered category, and "%" is none of data set "%"', dp_int.excerpt(p_by), d.name
-      USING ERRCODE = '42703', HINT = CASE WHEN d.categories = '{}' THEN 'It has none: a steward registers a category and its levels with dp_register(..., categories => ...), or with dp_set_categories.'
-        ELSE format('Its categories are %s.', (SELECT string_agg(k, ', ' ORDER BY k) FROM jsonb_object_keys(d.categories) AS k)) END || ' No privacy budget was spent.';
+    RAISE EXCEPTION 'groups need a registered category or boolean column, and "%" is none of data set "%"', dp_int.excerpt(p_by), d.name
+      USING ERRCODE = '42703', HINT = CASE WHEN able IS NULL THEN 'It has none: a steward registers a category and its levels with dp_register(..., categories => ...), or with dp_set_categories.'
+        ELSE format('Such columns: %s.', dp_int.excerpt(able)) END || ' No privacy budget was spent.';
   ELSIF p_by::name = ANY (p_columns) THEN
-    RAISE EXCEPTION 'category "%" cannot make the groups and be target or feature too', p_by
-      USING ERRCODE = '22023', HINT = 'Within a group it is the same for everybody. Name the features without it. No privacy budget was spent.';
+    RAISE EXCEPTION '"%" cannot make the groups and be target or feature too', p_by
+      USING ERRCODE = '22023', HINT = format('Within a group it is the same for everybody. Name %s. No privacy budget was spent.',
+        CASE WHEN p_columns[1] = p_by::name THEN 'another target' ELSE 'the features without it: ' || dp_int.excerpt(format('features => %L', array_remove(p_columns[2:], p_by::name))) END);
   END IF;
 END $$;
 
@@ -28,7 +41,7 @@ LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   p_options := coalesce(p_options, '{}');
   IF p_by IS NULL THEN
-    RAISE EXCEPTION 'by must name a registered category, not NULL'
+    RAISE EXCEPTION 'by must name a registered category or boolean column, not NULL'
       USING ERRCODE = '22023', HINT = 'See categories in dp.datasets. The functions without _by make one fit of all rows. No privacy budget was spent.';
   ELSIF jsonb_typeof(p_options) <> 'object' THEN
     RETURN p_options;  -- dp_int.check_options raises the error
@@ -80,7 +93,7 @@ END $$$fn$, name, m.name,
       CASE WHEN m.delta > 0 THEN format('%I.delta', name) ELSE 'NULL' END,
       format(CASE WHEN m.delta > 0 THEN 'dp_int.with_arguments(dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over), %1$I.method, %1$I.penalty, %1$I.lambda)'
         ELSE 'dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over)' END, name));
-    EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, 'A fit of each group for the price of one: by names a registered category, a group is the rows of a level. ' || m.description);
+    EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, 'A fit of each group for the price of one: by names a registered category or boolean column, a group is the rows of a level. ' || m.description);
     EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);
   END LOOP;
 END $do$;

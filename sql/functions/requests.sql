@@ -88,7 +88,7 @@ BEGIN
        OR o.choices IS NOT NULL AND NOT (given.value #>> '{}') = ANY (o.choices) THEN
       RAISE EXCEPTION 'option "%" must be %, not %', o.name,
           CASE WHEN o.choices IS NOT NULL THEN 'one of ' || array_to_string(o.choices, ', ')
-               WHEN o.type = 'category' THEN 'the name of a registered category'
+               WHEN o.type = 'category' THEN 'the name of a registered category or boolean column'
                WHEN o.type = 'string' THEN 'the name of a registered column'
                WHEN o.type = 'number' THEN format('a number from %s to %s', o.minimum, o.maximum)
                ELSE format('a whole number from %s to %s', o.minimum, o.maximum) END,
@@ -273,6 +273,7 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'dp_logistic_regress predicts which of two levels a row has. No privacy budget was spent.';
   END IF;
   clean := dp_int.check_options(p_model, options, features, (d.categories || chosen) -> target::text);
+  d := dp_int.with_levels_of(d, clean ->> 'by');
   PERFORM dp_int.check_by(d, target || features, clean ->> 'by');
   r.dataset := d.id;
   r.model := p_model;
