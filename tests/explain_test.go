@@ -362,6 +362,39 @@ func TestHelpExamplesOfFits(t *testing.T) {
 	}
 }
 
+// The examples of predictions name their features, those of the latest fit, and give each a value that it may have.
+func TestHelpPredictsByName(t *testing.T) {
+	w := newWorld(t, 50, 1e-5)
+	name := "a_" + w.dataset // it comes first
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 30 + age AS paid, age, year, (ARRAY['north', 'it''s south'])[1 + i %% 2] AS region, random() < 0.5 AS member, i AS "it's" FROM (SELECT i, 50 * random() AS age, 2000 + i %% 20 AS year FROM generate_series(1, 2000) AS i) AS rows;
+		GRANT SELECT ON public.%[1]s TO dp_sidecar`, name))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,year,region,member,it''s}', 50, 1e-5, scales => '{"paid": 50, "age": 40, "year": {"center": 2010, "scale": 10}}', categories => '{"region": ["it''s south", "north"]}')`, name, "public."+name)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	for _, c := range []struct{ fit, want string }{
+		{``, `{"age": 40, "year": 2010, "region": "it''s south", "member": true, "it''s": 1}`},
+		{`SELECT dp_l1_regress($1, 5, features => '{region,age,member}')`, `{"region": "it''s south", "age": 40, "member": true}`},
+		{`SELECT dp_l1_regress($1, 5, features => '{}')`, `{}`},
+		{`SELECT dp_l1_regress_by($1, 'member', 5, features => '{age}')`, `{}`},
+	} {
+		if c.fit != "" {
+			w.exec(w.analyst, c.fit, name)
+		}
+		for _, example := range all[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name LIKE 'dp_predict%'`) {
+			if n := w.mustRun(w.analyst, example); !strings.Contains(example, "(r.id, '"+c.want+"')") || (n == 1) != (c.fit != "") {
+				t.Errorf("%d rows of %s, want %s", n, example, c.want)
+			}
+		}
+	}
+	if by := one[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name = 'dp_l1_regress_by'`); !strings.Contains(by, "'region'") {
+		t.Error(by)
+	}
+	w.exec(w.steward, `SELECT dp_unregister($1), dp_register($1 || '_b', $2::text::regclass, 'paid', '{age,member}', 50, 1e-5, options => jsonb_build_object('account', $1))`, name, "public."+name)
+	w.exec(w.steward, `SELECT dp_grant($1 || '_b', $2)`, name, w.person)
+	if by := one[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name = 'dp_l1_regress_by'`); by != `SELECT * FROM dp_l1_regress_by('`+name+`_b', 'member', 1.0, target => 'paid', features => '{age}')` {
+		t.Error(by)
+	}
+}
+
 // Every example of dp_help runs, for the person it is shown to, and all that he
 // can call is there.
 func TestHelpExamplesRun(t *testing.T) {

@@ -258,14 +258,13 @@ COMMENT ON FUNCTION public.dp_explain_score IS
 
 -- The data sets that the caller may see, those first that he may ask about. label: the first column,
 -- target before features, whose labels are registered or implied by its type.
-CREATE OR REPLACE FUNCTION dp_int.helpful_datasets() RETURNS TABLE(name text, relation text, target text, features text[], scales jsonb, labels jsonb,
-                                                                   epsilon numeric, delta numeric, label text, categories jsonb, slopes int, over text)
+CREATE OR REPLACE FUNCTION dp_int.example_datasets() RETURNS TABLE(name text, relid oid, relation text, target text, features text[], scales jsonb, labels jsonb,
+                                                                   epsilon numeric, delta numeric, label text, categories jsonb, over text)
 LANGUAGE sql STABLE AS $$
-  SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.scales, d.labels, d.epsilon, a.delta,
+  SELECT d.name, d.relid, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.scales, d.labels, d.epsilon, a.delta,
          (SELECT c.name::text FROM unnest(d.target || d.features) WITH ORDINALITY AS c(name, position)
            WHERE d.labels ? c.name::text OR dp_int.is_boolean(d.relid, c.name) AND NOT d.categories ? c.name::text ORDER BY c.position LIMIT 1),
          d.categories,
-         dp_int.slopes(to_jsonb(d.features), d.categories),
          CASE WHEN d.block IS NULL THEN '' ELSE format(', over => dp_last(%L, 1)', d.name) END
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account, LATERAL (SELECT d.id IN (SELECT dataset FROM dp_int.my_grant)) AS g(granted)
@@ -282,11 +281,11 @@ DECLARE
   classifies CONSTANT boolean := (SELECT m.labels FROM dp_int.model m WHERE m.name = p_model);
   d record;
 BEGIN
-  SELECT h.* INTO d FROM dp_int.helpful_datasets() h WHERE h.delta > 0 AND (NOT classifies OR h.label IS NOT NULL) LIMIT 1;
+  SELECT h.* INTO d FROM dp_int.example_datasets() h WHERE h.delta > 0 AND (NOT classifies OR h.label IS NOT NULL) LIMIT 1;
   IF FOUND THEN
     RETURN format('SELECT * FROM dp_%s_regress(%L, 1.0%s%s)', p_model, d.name, CASE WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END, d.over);
   END IF;
-  SELECT h.* INTO d FROM dp_int.helpful_datasets() h LIMIT 1;
+  SELECT h.* INTO d FROM dp_int.example_datasets() h LIMIT 1;
   IF NOT FOUND THEN
     RETURN format('SELECT * FROM dp_%s_regress(''claims'', 1.0%s)', p_model, CASE WHEN classifies THEN ', target => ''insured''' END);
   END IF;
@@ -295,16 +294,26 @@ BEGIN
                      WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END, d.over);
 END $$;
 
--- An example call by groups, on the first data set that has a category and, where targets are labels, a
+-- The example of features by name, as a prediction takes them: of a category the first level, true of a boolean, and of other
+-- columns what is typical of them as far as that is registered.
+CREATE OR REPLACE FUNCTION dp_int.example_features(p_relid oid, p_features text[], p_scales jsonb, p_categories jsonb) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT '{' || coalesce(string_agg(format('%s: %s', to_jsonb(f.name),
+           CASE WHEN p_categories ? f.name THEN p_categories -> f.name -> 0 WHEN dp_int.is_boolean(p_relid, f.name::name) THEN 'true' ELSE coalesce(p_scales -> f.name -> 'center', p_scales -> f.name, '1') END), ', ' ORDER BY f.n), '') || '}'
+    FROM unnest(p_features) WITH ORDINALITY AS f(name, n)
+$$;
+
+-- An example call by groups, on the first data set that has a category, or a boolean feature, and, where targets are labels, a
 -- column whose labels are known; otherwise a query of the registered categories.
 CREATE OR REPLACE FUNCTION dp_int.example_by(p_model text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT coalesce(
     (SELECT format('SELECT * FROM dp_%s_regress_by(%L, %L, 1.0, target => %L, features => %L%s)', m.name, h.name, c.name, t.name, array_remove(array_remove(h.features, c.name), t.name), h.over)
-       FROM dp_int.model m, dp_int.helpful_datasets() h JOIN dp_int.dataset d ON d.name = h.name AND d.unregistered_at IS NULL,
-            LATERAL (SELECT CASE WHEN m.labels THEN h.label ELSE h.target END) AS t(name), LATERAL (SELECT min(k) FROM jsonb_object_keys(d.categories) AS k WHERE k <> t.name) AS c(name)
-      WHERE m.name = p_model AND (m.delta = 0 OR h.delta > 0) AND c.name IS NOT NULL AND (m.labels OR NOT d.categories ? t.name) LIMIT 1),
-    CASE WHEN EXISTS (SELECT FROM dp_int.helpful_datasets()) THEN 'SELECT dataset, categories FROM dp.datasets' ELSE format('SELECT * FROM dp_%s_regress_by(''claims'', ''region'', 1.0)', p_model) END)
+       FROM dp_int.model m, dp_int.example_datasets() h,
+            LATERAL (SELECT CASE WHEN m.labels THEN h.label ELSE h.target END) AS t(name),
+            LATERAL (SELECT coalesce((SELECT min(k) FROM jsonb_object_keys(h.categories) AS k WHERE k <> t.name), (SELECT min(f) FROM unnest(h.features) AS f WHERE f <> t.name AND dp_int.is_boolean(h.relid, f::name)))) AS c(name)
+      WHERE m.name = p_model AND (m.delta = 0 OR h.delta > 0) AND c.name IS NOT NULL AND (m.labels OR NOT h.categories ? t.name) LIMIT 1),
+    CASE WHEN EXISTS (SELECT FROM dp_int.example_datasets()) THEN 'SELECT dataset, categories FROM dp.datasets' ELSE format('SELECT * FROM dp_%s_regress_by(''claims'', ''region'', 1.0)', p_model) END)
 $$;
 
 CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
@@ -349,12 +358,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (27, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1%o)'),
       (28, 'dp_analyst', 'dp_moments', 'sums of all products of two columns, for free fits; charged like a fit', 'SELECT m.* FROM dp.datasets d, dp_moments(d.dataset, 0.2%o) m WHERE d.dataset = ''%s'' AND d.default_delta > 0'),
       (29, NULL, 'dp_linear_from_moments', 'least squares from second moments that were released, free', 'SELECT f.* FROM dp.datasets d JOIN dp.moments m USING (dataset), dp_linear_from_moments(d.dataset, m.over, m.terms[cardinality(m.terms)], ''{}'') f WHERE m.dataset = ''%s'''),
-      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'') AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
+      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%v'') FROM dp.releases r WHERE r.dataset = ''%s'' AND r.features = ''%p'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'') AND NOT r.parameters ? ''by'' ORDER BY released_at DESC LIMIT 1'),
       (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'') LIMIT 1'),
       (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'')'),
       (34, NULL, 'dp_test', 'are all these coefficients 0? one, or several at once', 'SELECT c.terms[1:1], t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL AND share IS NULL GROUP BY release) c, dp_test(c.release, c.terms[1:1]) t'),
       (35, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
-      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'') AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
+      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%v'') p WHERE r.dataset = ''%s'' AND r.features = ''%p'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'') AND NOT r.parameters ? ''by'' ORDER BY released_at DESC LIMIT 1'),
       (37, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
       (38, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
       (38, NULL, 'dp_blocks', 'what is spent and left of each block of a table that grows', 'SELECT d.dataset, b.* FROM dp.datasets d, dp_blocks(d.dataset) b WHERE d.block IS NOT NULL'),
@@ -369,15 +378,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (45, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
       (46, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
-    LEFT JOIN (SELECT * FROM dp_int.helpful_datasets() LIMIT 1) AS first ON true,
-    LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}'), coalesce(first.slopes, 3)) AS asked(features, slopes),
+    LEFT JOIN (SELECT * FROM dp_int.example_datasets() LIMIT 1) AS first ON true,
+    LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}'), coalesce(first.scales, '{"amount": 2000, "vehicle_value": 20000, "annual_km": 12000, "driver_age": 40}')) AS asked(features, scales),
+    LATERAL (SELECT coalesce((SELECT r.features FROM dp.releases r WHERE r.dataset = first.name AND r.model NOT IN ('score', 'describe', 'scales', 'moments') AND NOT r.parameters ? 'by'
+                               ORDER BY r.released_at DESC LIMIT 1), asked.features)) AS predicted(features),
     LATERAL (SELECT string_agg(CASE WHEN piece.n > 1 THEN
                       CASE left(piece.text, 1)
                         WHEN 's' THEN replace(coalesce(first.name, 'claims'), '''', '''''')
                         WHEN 'r' THEN replace(coalesce(first.relation, 'public.claims'), '''', '''''')
                         WHEN 't' THEN replace(coalesce(first.target, 'amount'), '''', '''''')
                         WHEN 'f' THEN replace(asked.features::text, '''', '''''')
-                        WHEN 'c' THEN replace(coalesce(first.scales, '{"amount": 2000, "vehicle_value": 20000, "annual_km": 12000, "driver_age": 40}')::text, '''', '''''')
+                        WHEN 'c' THEN replace(asked.scales::text, '''', '''''')
                         WHEN 'k' THEN CASE WHEN first.categories <> '{}' THEN format(', categories => %L', first.categories) ELSE '' END
                         WHEN 'l' THEN replace(coalesce(first.labels, '{}')::text, '''', '''''')
                         WHEN 'L' THEN dp_int.example_of('linear')
@@ -389,8 +400,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 'M' THEN dp_int.example_by('l1')
                         WHEN 'G' THEN dp_int.example_of('logistic')
                         WHEN 'P' THEN dp_int.example_of('poisson')
-                        WHEN 'n' THEN (asked.slopes + 1)::text
-                        WHEN '1' THEN array_fill(1, ARRAY[asked.slopes])::text
+                        WHEN 'p' THEN replace(predicted.features::text, '''', '''''')
+                        WHEN 'v' THEN replace(dp_int.example_features(first.relid, predicted.features, asked.scales, coalesce(first.categories, '{}')), '''', '''''')
                         WHEN 'o' THEN coalesce(first.over, '')
                         WHEN 'e' THEN coalesce(first.epsilon, 2)::text
                         WHEN 'd' THEN coalesce(first.delta, 0)::text END || substr(piece.text, 2)
