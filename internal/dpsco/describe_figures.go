@@ -37,6 +37,7 @@ const (
 	whyHidden    = "noise hides how values lie about it: ask for more eps, or for fewer columns"
 	whyFewDiffer = "nearly all values are equal, and noise hides the others: ask for more eps, or for fewer columns"
 	whyFewCarry  = "a few extreme values may carry it: more eps shows whether they do"
+	whyFewHidden = "noise may hide a few extreme values, which would carry it: ask for more eps, or for fewer columns, or use the median"
 	whyBeyond    = "values are beyond 1e18 or -1e18, and none is looked for there: divide the column in a view"
 )
 
@@ -126,7 +127,7 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 		return Figure{WhyNull: whyHidden}
 	case sizes.top <= leastEdge: // values other than the median are hidden, and the cut is far below the quartiles
 		if at.quartiles[0] == at.quartiles[2] {
-			return Figure{WhyNull: whyFewDiffer}
+			return Figure{WhyNull: d.orShares(column, at, whyFewDiffer)}
 		}
 		return Figure{WhyNull: whyHidden}
 	case sizes.top == magnitudeBins-1: // the last bin, which has no upper edge, is visible, as where a quartile lies between an atom and the other values
@@ -135,7 +136,8 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	n := float64(d.shape.N)
 	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
 	f := Figure{Value: finite(c.centre + c.cut*clampTo(t, 1))}
-	if f.WhyNull = heavy(sizes, sizeIndex.coarse, whyFewCarry); f.WhyNull != "" {
+	if why := heavy(sizes, sizeIndex.coarse, whyFewHidden); why != "" {
+		f.WhyNull = d.orShares(column, at, why)
 		return f
 	}
 	sampling := max(0, squares-t*t) / m / n
@@ -144,6 +146,14 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.powerTail(c.cut, 1, tailHides)/m)
 	f.Low, f.High = finite(c.centre+c.cut*t-half), finite(c.centre+c.cut*t+half)
 	return f
+}
+
+// orShares adds to the reason why a column has no mean, or none with an interval, what serves where it has few distinct values.
+func (d described) orShares(column int, at place, why string) string {
+	if d.columns[column].Whole && at.quartiles[2]-at.quartiles[0] <= 1 {
+		return why + "; where it has few values, such as 0 and 1, have it registered as a category, or shown as a boolean by a view: shares have intervals"
+	}
+	return why
 }
 
 // describe makes the releases and computes the figures from them.

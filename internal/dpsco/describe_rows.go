@@ -172,8 +172,14 @@ func (g *describing) needs(column, percent int, q []float64) float64 {
 
 // placeOf has the interquartile range as its unit, or the column's scale if that range is zero. It cuts at the quartiles,
 // at distances of half octaves from the median, and finer around each quartile: the nearest cut is where as many
-// rows as the quartile may be off would end if they were spread evenly between it and the next quartile.
+// rows as the quartile may be off would end if they were spread evenly between it and the next quartile. Of whole numbers the
+// quartiles are: one that is selected between two of them, such as 1e-9 between zeros and ones, would be the unit otherwise.
 func (g *describing) placeOf(column int, q []float64) place {
+	if q = slices.Clone(q); g.columns[column].Whole {
+		for k := range q {
+			q[k] = math.Round(q[k])
+		}
+	}
 	p := place{unit: q[2] - q[0], quartiles: q, cuts: slices.Clone(q)}
 	if p.unit == 0 {
 		p.unit = g.columns[column].Scale

@@ -698,3 +698,49 @@ func TestAMeanIsNotThatOfAnAtom(t *testing.T) {
 		}
 	}
 }
+
+// Where three of four whole numbers are 0 and the others 1, the number between them that is selected as a quartile is no unit.
+func TestAMeanOfZerosAndOnes(t *testing.T) {
+	const n = 20_000
+	for seed := range uint64(20) {
+		x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+		for i := range n {
+			x.Y[i] = indicatorOf(i%4 == 0)
+		}
+		for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+			if f.Low == nil || f.Statistic == "mean" && !(math.Abs(*f.Value-.25) < .02 && *f.High-*f.Low < .05) {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+}
+
+// Where noise could hide values that carry a mean, as in few rows, the reason why it has no interval says so, and of a column of
+// few whole numbers what serves.
+func TestTheReasonOfAMeanWithoutAnIntervalServes(t *testing.T) {
+	told := map[string]int{}
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		x := Data{Shape: Shape{N: 5000, D: 5}, X: columns(5, 5000), Y: make([]float64, 5000)}
+		for i := range x.N {
+			x.set(i, func(j int) float64 {
+				return indicatorOf(r.Float64() < .2) + float64(max(j, 0))*math.Round(100*r.NormFloat64())
+			})
+		}
+		named := make([]Column, 6)
+		for j := range named {
+			named[j] = Column{Name: fmt.Sprint(j), Whole: true}
+		}
+		for _, f := range runOf(t, Describe{Columns: named}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+			if f.Statistic == "mean" && strings.HasPrefix(f.WhyNull, whyFewHidden) {
+				told[f.Column]++
+				if few := f.Column < "2"; strings.Contains(f.WhyNull, "as a category") != few {
+					t.Errorf("%+v", f)
+				}
+			}
+		}
+	}
+	if told["0"] < 5 || told["5"] < 2 {
+		t.Error(told)
+	}
+}
