@@ -38,6 +38,7 @@ const (
 	whyFewDiffer = "nearly all values are equal, and noise hides the others: ask for more eps, or for fewer columns"
 	whyFewCarry  = "a few extreme values may carry it: more eps shows whether they do"
 	whyFewHidden = "noise may hide a few extreme values, which would carry it: ask for more eps, or for fewer columns, or use the median"
+	whyFewLevels = "noise may hide a few larger values: have a column of 0 and 1 registered as a category, or shown as a boolean by a view, for shares have intervals; or ask for more eps, or for fewer columns"
 	whyBeyond    = "values are beyond 1e18 or -1e18, and none is looked for there: divide the column in a view"
 )
 
@@ -127,7 +128,7 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 		return Figure{WhyNull: whyHidden}
 	case sizes.top <= leastEdge: // values other than the median are hidden, and the cut is far below the quartiles
 		if at.quartiles[0] == at.quartiles[2] {
-			return Figure{WhyNull: d.orShares(column, at, whyFewDiffer)}
+			return Figure{WhyNull: whyFewDiffer}
 		}
 		return Figure{WhyNull: whyHidden}
 	case sizes.top == magnitudeBins-1: // the last bin, which has no upper edge, is visible, as where a quartile lies between an atom and the other values
@@ -137,7 +138,9 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
 	f := Figure{Value: finite(c.centre + c.cut*clampTo(t, 1))}
 	if why := heavy(sizes, sizeIndex.coarse, whyFewHidden); why != "" {
-		f.WhyNull = d.orShares(column, at, why)
+		if f.WhyNull = why; d.columns[column].Whole && at.quartiles[2]-at.quartiles[0] <= 1 {
+			f.WhyNull = whyFewLevels
+		}
 		return f
 	}
 	sampling := max(0, squares-t*t) / m / n
@@ -146,14 +149,6 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.powerTail(c.cut, 1, tailHides)/m)
 	f.Low, f.High = finite(c.centre+c.cut*t-half), finite(c.centre+c.cut*t+half)
 	return f
-}
-
-// orShares adds to the reason why a column has no mean, or none with an interval, what serves where it has few distinct values.
-func (d described) orShares(column int, at place, why string) string {
-	if d.columns[column].Whole && at.quartiles[2]-at.quartiles[0] <= 1 {
-		return why + "; where it has few values, such as 0 and 1, have it registered as a category, or shown as a boolean by a view: shares have intervals"
-	}
-	return why
 }
 
 // describe makes the releases and computes the figures from them.
@@ -484,7 +479,10 @@ func (d described) scaleOf(column int, q []float64) SuggestedScale {
 		s.Note = "a quarter of its values or more are beyond 1e18 or -1e18: register a view that divides them"
 		return s
 	}
-	s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), inDigits(q[0], digitsToTell(q[0], q[2])), inDigits(q[2], digitsToTell(q[0], q[2])))
+	digits := digitsToTell(q[0], q[2])
+	if s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), inDigits(q[0], digits), inDigits(q[2], digits)); q[0] == q[2] {
+		s.Note = fmt.Sprintf("half of its values%s are %s", exceptZeros(nonzero/there), inDigits(q[0], digits))
+	}
 	if spread := q[2] - q[0]; spread > 0 && math.Abs(q[1]) > farFromZero*spread && nonzero > fewZeros*there {
 		scale := roundScale(spread / 1.35) // the standard deviation of a normal law with this interquartile range
 		s.Scale, s.Center = finite(scale), finite(math.Round(q[1]/scale)*scale)

@@ -732,9 +732,9 @@ func TestTheReasonOfAMeanWithoutAnIntervalServes(t *testing.T) {
 			named[j] = Column{Name: fmt.Sprint(j), Whole: true}
 		}
 		for _, f := range runOf(t, Describe{Columns: named}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
-			if f.Statistic == "mean" && strings.HasPrefix(f.WhyNull, whyFewHidden) {
+			if f.Statistic == "mean" && f.WhyNull != "" {
 				told[f.Column]++
-				if few := f.Column < "2"; strings.Contains(f.WhyNull, "as a category") != few {
+				if want := map[bool]string{true: whyFewLevels, false: whyFewHidden}[f.Column < "2"]; f.WhyNull != want {
 					t.Errorf("%+v", f)
 				}
 			}
@@ -742,5 +742,18 @@ func TestTheReasonOfAMeanWithoutAnIntervalServes(t *testing.T) {
 	}
 	if told["0"] < 5 || told["5"] < 2 {
 		t.Error(told)
+	}
+}
+
+// The note of a scale says so where half of the values are equal.
+func TestTheNoteOfEqualValues(t *testing.T) {
+	x := Data{Shape: Shape{N: 20_000}, Y: make([]float64, 20_000)}
+	for i := range x.Y {
+		x.Y[i] = indicatorOf(i%2 == 0)
+	}
+	for _, s := range runOf(t, SuggestScales{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Scales {
+		if s.Note != "half of its values that are not 0, about 50 % of all, are 1" {
+			t.Error(s.Note)
+		}
 	}
 }
