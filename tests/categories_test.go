@@ -73,6 +73,7 @@ func TestCategoriesFromEndToEnd(t *testing.T) {
 		`{"age": 40, "region": {"south": true}, "size": "small"}`: "must be one value",
 		`{"age": [40], "region": "south", "size": "small"}`:       "must be one value",
 		`{"age": 1e400, "region": "south", "size": "small"}`:      "out of the range",
+		`{"age": "true", "region": "south", "size": "small"}`:     "a boolean is true or false, without quotes",
 	} {
 		_, err := w.analyst.Exec(context.Background(), `SELECT dp_predict($1::uuid, $2::jsonb)`, release, features)
 		w.wantError(err, "22023", says)
@@ -384,6 +385,7 @@ func TestWhereLevel(t *testing.T) {
 		{`[]`, "22023", "JSON object"},
 		{`{"age": [1]}`, "42703", "Categories are code, letter, outcome, region, size"},
 		{`{"nothing": ["a"]}`, "42703", "no category"},
+		{`{"insured": [true]}`, "42703", `categories => '{"code": ["0", "1", "2"], "size": ["small", "medium", "large"], "letter": ["n", "s", "*"], "region": ["north", "south", "east", "*"], "insured": ["false", "true"], "outcome": ["lost", "won"]}'`},
 		{`{"region": "south"}`, "22023", "list of levels"},
 		{`{"size": "small"}`, "22023", `For instance {"size": ["small"]}.`},
 		{`{"size": "tiny"}`, "22023", `For instance {"size": ["`},

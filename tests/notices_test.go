@@ -306,6 +306,34 @@ func TestMissingIntervalsAreTold(t *testing.T) {
 	}
 }
 
+// The hint beside the reasons is a statement that shows which figures they are of.
+func TestTheHintOnMissingFiguresRuns(t *testing.T) {
+	w := newWorld(t, 100, 1e-5)
+	config, err := pgx.ParseConfig(w.system.URL(w.person))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hint := ""
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if strings.Contains(n.Message, "not every figure") {
+			hint = n.Hint
+		}
+	}
+	conn, err := pgx.ConnectConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	for _, call := range []string{`dp_linear_regress('%s', 0.5, features => '{age}')`, `dp_describe('%s', 0.01)`, `dp_score(dp_last_release('%s'), 0.01)`} {
+		hint = ""
+		w.exec(conn, `SELECT * FROM `+fmt.Sprintf(call, w.dataset))
+		statement, _, found := strings.Cut(hint, " says which and why.")
+		if !found || one[int](w, conn, `SELECT count(why_null)::int FROM (`+statement+`) AS s`) == 0 {
+			t.Errorf("%s has the hint %q", call, hint)
+		}
+	}
+}
+
 // Whoever reads a summary in which t rejects what p_value does not is told of the bias that only the latter allows for.
 func TestSummariesTellOfBias(t *testing.T) {
 	w := newWorld(t, 10, 1e-5)
@@ -412,6 +440,11 @@ func TestAStewardIsToldWhichBudgetHolds(t *testing.T) {
 	before := len(heard())
 	w.exec(conn, `SELECT dp_set_budget($1, 0.5, 0)`, w.dataset)
 	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, `from 1 to 0.5, of which nothing is left`) {
+		t.Errorf("%q", said)
+	}
+	before = len(heard())
+	w.exec(conn, `SELECT dp_register('late_' || $1, $1::text::regclass, 'amount', '{age}', 0.2, scales => '{"age": 40}')`, w.dataset)
+	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, `until epsilon 0.2 of that is spent, under whatever name. More is spent already: nothing is left for it`) {
 		t.Errorf("%q", said)
 	}
 	before = len(heard())

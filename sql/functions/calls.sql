@@ -266,7 +266,9 @@ DECLARE
 BEGIN
   IF why IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why
-      USING HINT = concat('why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.', CASE WHEN why ~* 'scales that fit|register (its )?scale' THEN ' ' || dp_int.who_gives_scales() END);
+      USING HINT = concat(CASE WHEN EXISTS (SELECT FROM dp_int.metric m WHERE m.release = p_release) THEN format('SELECT metric, why_null FROM dp.scores WHERE score = %L', p_release)
+                                 WHEN EXISTS (SELECT FROM dp_int.column_statistic s WHERE s.release = p_release) THEN format('SELECT column_name, statistic, why_null FROM dp.descriptions WHERE release = %L', p_release)
+                                 ELSE format('SELECT * FROM dp_summary(%L)', p_release) END || ' says which and why.', CASE WHEN why ~* 'scales that fit|register (its )?scale' THEN ' ' || dp_int.who_gives_scales() END);
   END IF;
 END $$;
 

@@ -131,7 +131,7 @@ $$;
 -- The levels to which where_level restricts a request, by column and in the order of the registration.
 -- Raises where they are not levels.
 CREATE OR REPLACE FUNCTION dp_int.canonical_where(d dp_int.dataset, p_where jsonb) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
   given record;
   clean jsonb := '{}';
@@ -146,7 +146,9 @@ BEGIN
   FOR given IN SELECT key, value FROM jsonb_each(p_where) LOOP
     IF NOT d.categories ? given.key THEN
       RAISE EXCEPTION 'where_level names "%", which is no category of data set "%"', dp_int.excerpt(given.key), d.name
-        USING ERRCODE = '42703', HINT = format('%s. No privacy budget was spent.', CASE WHEN d.categories = '{}' THEN 'It has none: a steward registers columns with their levels'
+        USING ERRCODE = '42703', HINT = format('%s. No privacy budget was spent.', CASE
+          WHEN dp_int.is_boolean(d.relid, given.key::name) THEN format('A boolean column has levels where a steward registers it as a category: categories => %L', jsonb_build_object(given.key, '["false", "true"]'::jsonb) || d.categories)
+          WHEN d.categories = '{}' THEN 'It has none: a steward registers columns with their levels'
           ELSE (SELECT 'Categories are ' || string_agg(c, ', ' ORDER BY c) FROM jsonb_object_keys(d.categories) AS c) END);
     ELSIF jsonb_typeof(given.value) <> 'array' OR given.value = '[]' THEN
       RAISE EXCEPTION 'where_level needs a list of levels of "%", not %', given.key, dp_int.excerpt(given.value::text)

@@ -271,8 +271,10 @@ BEGIN
     RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: that holds, and not the % that it was registered with', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
       USING HINT = format('SELECT dp_set_budget(%L, %s, %s) raises that of all of them.', d.name, d.epsilon::float8, d.delta::float8);
   ELSIF d.epsilon < a.epsilon THEN
-    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: it can be asked until epsilon % of that is spent, under whatever name', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
-      USING HINT = format('SELECT dp_set_budget(%L, %s, %s) lowers that of all of them.', d.name, d.epsilon::float8, d.delta::float8);
+    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: it can be asked until epsilon % of that is spent, under whatever name%', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8,
+        CASE WHEN a.proven_epsilon >= d.epsilon THEN '. More is spent already: nothing is left for it' END
+      USING HINT = CASE WHEN a.proven_epsilon >= d.epsilon THEN format('SELECT dp_set_budget(%L, %s, %s) lets it be asked until all of that budget is spent.', d.name, a.epsilon::float8, d.delta::float8)
+                        ELSE format('SELECT dp_set_budget(%L, %s, %s) lowers that of all of them.', d.name, d.epsilon::float8, d.delta::float8) END;
   END IF;
 END $$;
 

@@ -113,7 +113,7 @@ BEGIN
   IF jsonb_typeof(p_value) = 'number' AND abs(p_value::numeric) > 1.7976931348623157e308 THEN
     RAISE EXCEPTION 'feature "%" is out of the range of double precision: %', p_name, dp_int.excerpt(p_value::text) USING ERRCODE = '22023', HINT = 'Give a number between -1.7e308 and 1.7e308.';
   ELSIF jsonb_typeof(p_value) NOT IN ('number', 'boolean', 'null') THEN
-    RAISE EXCEPTION 'feature "%" must be a number, not %', p_name, dp_int.excerpt(p_value::text) USING ERRCODE = '22023', HINT = 'Only a category takes the name of a level. A date or timestamp is in seconds since 1970: extract(epoch FROM timestamptz ''2026-01-31'').';
+    RAISE EXCEPTION 'feature "%" must be a number, not %', p_name, dp_int.excerpt(p_value::text) USING ERRCODE = '22023', HINT = 'Only a category takes the name of a level; a boolean is true or false, without quotes. A date or timestamp is in seconds since 1970: extract(epoch FROM timestamptz ''2026-01-31'').';
   END IF;
   RETURN CASE jsonb_typeof(p_value) WHEN 'number' THEN CASE WHEN abs(p_value::numeric) < 5e-324 THEN 0 ELSE p_value::float8 END WHEN 'boolean' THEN p_value::boolean::int END;
 END $$;
