@@ -393,7 +393,7 @@ func TestWhereLevel(t *testing.T) {
 		{`{"region": ["south", "soutth"]}`, "22023", `no level "soutth"`},
 		{`{"region": [null]}`, "22023", "no level null"},
 		{`{"region": [["south"]]}`, "22023", "no level"},
-		{`{"size": ["small"]}`, "22023", "leaves feature"},
+		{`{"size": ["small"]}`, "22023", "Name the features without it: features => '{age}'."},
 	} {
 		for _, call := range []string{`SELECT * FROM dp_linear_regress($1, 1, features => '{age,size}', where_level => $2)`, `SELECT dp_submit('linear', $1, 1, features => '{age,size}', where_level => $2)`,
 			`SELECT * FROM dp_explain('linear', $1, 1, features => '{age,size}', where_level => $2)`} {

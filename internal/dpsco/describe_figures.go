@@ -37,8 +37,8 @@ const (
 	whyHidden    = "noise hides how values lie about it: ask for more eps, or for fewer columns"
 	whyFewDiffer = "nearly all values are equal, and noise hides the others: ask for more eps, or for fewer columns"
 	whyFewCarry  = "a few extreme values may carry it: more eps shows whether they do"
-	whyFewHidden = "noise may hide a few extreme values, which would carry it: ask for more eps, or for fewer columns, or use the median"
-	whyFewLevels = "noise may hide a few larger values: have a column of 0 and 1 registered as a category, or shown as a boolean by a view, for shares have intervals; or ask for more eps, or for fewer columns"
+	whyFewHidden = "noise may hide a few extreme values, which would carry the mean: ask for more eps, or for fewer columns, or use the median"
+	whyFewLevels = "noise may hide a few larger values, which would carry the mean: have a column of 0 and 1 registered as a category, or shown as a boolean by a view, for shares have intervals; or ask for more eps, or for fewer columns"
 	whyBeyond    = "values are beyond 1e18 or -1e18, and none is looked for there: divide the column in a view"
 )
 

@@ -175,7 +175,7 @@ BEGIN
   SELECT f INTO single FROM unnest(p_features) AS f WHERE jsonb_array_length(p_where -> f::text) = 1 LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'where_level leaves feature "%" one level', single
-      USING ERRCODE = '22023', HINT = 'It is the same in all rows that count then: leave it out of the features. No privacy budget was spent.';
+      USING ERRCODE = '22023', HINT = format('It is the same in all rows that count then. Name the features without it: %s. No privacy budget was spent.', dp_int.excerpt(format('features => %L', array_remove(p_features, single::name))));
   END IF;
 END $$;
 
