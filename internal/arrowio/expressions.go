@@ -64,10 +64,10 @@ func Expressions(ctx context.Context, conn *pgx.Conn, req Request) (from string,
 	}
 	var kept []string
 	for j := len(columns); j < len(types); j++ {
-		kept = append(kept, types[j].expression(names[j])+" IS NOT NULL")
+		kept = append(kept, types[j].expression(names[j]))
 	}
-	if len(kept) > 0 {
-		columns[0] = "CASE WHEN " + strings.Join(kept, " AND ") + " THEN " + columns[0] + " END"
+	if len(kept) > 0 { // no CASE and no AND: every column of every row is computed, or statistics of the values that are stored out of line would count the rows that pass
+		columns[0] = "(ARRAY[NULL::pg_catalog.float8, " + columns[0] + "])[CASE pg_catalog.num_nulls(" + strings.Join(kept, ", ") + ") WHEN 0 THEN 2 ELSE 1 END]"
 	}
 	from, err = req.source(ctx, conn)
 	return from, columns, err
@@ -140,10 +140,10 @@ var levelExpressions = map[string]struct {
 	value, array string
 	element      func(travels string) string
 }{
-	"text":              {`%::pg_catalog.text COLLATE pg_catalog."C"`, "text", quote},
-	"character varying": {`%::pg_catalog.text COLLATE pg_catalog."C"`, "text", quote},
-	"character":         {`%::pg_catalog.text COLLATE pg_catalog."C"`, "text", quote},
-	"enum":              {`pg_catalog.concat(%) COLLATE pg_catalog."C"`, "text", quote},
+	"text":              {`% COLLATE pg_catalog."C"`, "text", quote},
+	"character varying": {`% COLLATE pg_catalog."C"`, "text", quote},
+	"character":         {`% COLLATE pg_catalog."C"`, "text", quote},
+	"enum":              {`(CASE WHEN % IS NOT NULL THEN pg_catalog.concat(%) END) COLLATE pg_catalog."C"`, "text", quote},
 	"boolean":           {"%::pg_catalog.bool", "bool", func(travels string) string { return strconv.FormatBool(travels != "\x00") }},
 	"smallint":          {"%::pg_catalog.int2", "int2", integerText},
 	"integer":           {"%::pg_catalog.int4", "int4", integerText},
@@ -159,8 +159,15 @@ func (c *category) expression(kind, name string) string {
 		levels, positions = append(levels, as.element(travels)), append(positions, positionText(c.positions[travels]))
 	}
 	positions = append(positions, positionText(c.other))
-	return fmt.Sprintf("CASE WHEN %s IS NOT NULL THEN ('{%s}'::pg_catalog.float8[])[COALESCE(pg_catalog.array_position(ARRAY[%s]::pg_catalog.%s[], %s), %d)] END",
-		name, strings.Join(positions, ","), strings.Join(levels, ", "), as.array, strings.ReplaceAll(as.value, "%", name), len(positions))
+	value := name
+	if c.text {
+		value = c.cut(name)
+	}
+	// NULL is looked up like a value: array_position reads the catalogue when it first compares something, and
+	// statistics would tell whether there is any value.
+	positions = slices.Insert(positions, len(positions)-1, "NULL")
+	return fmt.Sprintf("('{%s}'::pg_catalog.float8[])[COALESCE(pg_catalog.array_position(ARRAY[%s]::pg_catalog.%s[], %s), %d)]",
+		strings.Join(positions, ","), strings.Join(append(levels, "NULL"), ", "), as.array, strings.ReplaceAll(as.value, "%", value), len(positions))
 }
 
 // positionText formats an index as an element of an SQL array.
