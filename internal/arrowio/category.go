@@ -1,7 +1,6 @@
 package arrowio
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -21,15 +20,11 @@ type category struct {
 	positions map[string]float64 // indices of levels, by their binary form; NaN for a level that is not used
 	other     float64            // the result for a value that is not a level: the index of OtherLevel, or NaN
 	longest   int                // bytes of the longest level
-	padded    bool               // trailing blanks of a value are ignored
 	text      bool               // a value may have any length
 }
 
 // position returns the index of a value's level, or NaN. It is defined for all bytes.
 func (c *category) position(b []byte) float64 {
-	if c.padded {
-		b = bytes.TrimRight(b, " ")
-	}
 	if p, ok := c.positions[string(b)]; ok {
 		return p
 	}
@@ -37,35 +32,32 @@ func (c *category) position(b []byte) float64 {
 }
 
 // cut returns SQL for the beginning of a text: all of it unless it is longer than every level, and then enough
-// to be longer than these. A value that is stored out of line is fetched once, whatever it is: the server's
+// to be longer than these. The cast of character(n) removes the blanks at the end of a value, before that. A value that is stored out of line is fetched once, whatever it is: the server's
 // statistics count every fetch (pg_stat_all_tables of the TOAST table), and would tell how many rows have a
 // level if only texts of some lengths, or some comparisons, fetched it.
 func (c *category) cut(name string) string {
 	return fmt.Sprintf("pg_catalog.substr(%s::pg_catalog.text, 1, %d)", name, c.longest+1)
 }
 
-func allBlank(b []byte) bool { return len(bytes.TrimRight(b, " ")) == 0 }
-
 // categoryKind describes the binary form of the values of a type that can be a category.
 type categoryKind struct {
 	name   string
 	size   int // bytes of every value; 0: variable
-	padded bool
 	encode func(level string) ([]byte, error)
 }
 
 var categoryKinds = map[uint32]categoryKind{
-	pgtype.TextOID:    {"text", 0, false, encodeText},
-	pgtype.VarcharOID: {"character varying", 0, false, encodeText},
-	pgtype.BPCharOID:  {"character", 0, true, encodeText},
-	pgtype.BoolOID:    {"boolean", 1, false, encodeBoolean},
-	pgtype.Int2OID:    {"smallint", 2, false, encodeInteger(2)},
-	pgtype.Int4OID:    {"integer", 4, false, encodeInteger(4)},
-	pgtype.Int8OID:    {"bigint", 8, false, encodeInteger(8)},
+	pgtype.TextOID:    {"text", 0, encodeText},
+	pgtype.VarcharOID: {"character varying", 0, encodeText},
+	pgtype.BPCharOID:  {"character", 0, encodeText},
+	pgtype.BoolOID:    {"boolean", 1, encodeBoolean},
+	pgtype.Int2OID:    {"smallint", 2, encodeInteger(2)},
+	pgtype.Int4OID:    {"integer", 4, encodeInteger(4)},
+	pgtype.Int8OID:    {"bigint", 8, encodeInteger(8)},
 }
 
 // enumKind is the kind of all enum types: a value is sent as its label.
-var enumKind = categoryKind{"enum", 0, false, encodeText}
+var enumKind = categoryKind{"enum", 0, encodeText}
 
 func encodeText(level string) ([]byte, error) { return []byte(level), nil }
 
@@ -87,7 +79,7 @@ func encodeInteger(size int) func(level string) ([]byte, error) {
 // columnType returns the type of a category of this kind with these levels, of which those in counting are
 // used.
 func (k categoryKind) columnType(levels, counting []string) (columnType, error) {
-	c := &category{positions: make(map[string]float64, len(levels)), other: math.NaN(), longest: k.size, padded: k.padded, text: k.size == 0 && k.name != enumKind.name}
+	c := &category{positions: make(map[string]float64, len(levels)), other: math.NaN(), longest: k.size, text: k.size == 0 && k.name != enumKind.name}
 	for _, level := range levels {
 		position := math.NaN()
 		if i := slices.Index(counting, level); i >= 0 {

@@ -22,8 +22,8 @@ func kind(k categoryKind, levels ...string) columnType {
 }
 
 var (
-	texts  = kind(categoryKinds[pgtype.TextOID], "north", "south", "", "süd ")
-	padded = kind(categoryKinds[pgtype.BPCharOID], "n", "so", "*")
+	texts = kind(categoryKinds[pgtype.TextOID], "north", "south", "", "süd ")
+	some  = kind(categoryKinds[pgtype.BPCharOID], "n", "so", "*")
 )
 
 // A value is the level whose bytes it has, whatever type it travels as; any other says
@@ -42,8 +42,7 @@ func TestAValueIsItsLevel(t *testing.T) {
 		{texts, []byte("north"), 0}, {texts, []byte("south"), 1}, {texts, []byte{}, 2}, {texts, []byte("süd "), 3},
 		{texts, []byte("North"), nan}, {texts, []byte("north "), nan}, {texts, []byte("su\u0308d "), nan}, {texts, []byte("nort"), nan}, {texts, []byte("northern parts"), nan},
 		{texts, []byte("*"), nan}, {texts, nil, nan}, {texts, []byte("\xff\xfe"), nan}, {texts, []byte(strings.Repeat("x", 1<<20)), nan}, {texts, []byte(strings.Repeat(" ", 1<<20)), nan},
-		{padded, []byte("n         "), 0}, {padded, []byte("so"), 1}, {padded, []byte("so "), 1}, {padded, []byte("s o"), 2}, {padded, []byte("n        x"), 2}, {padded, []byte(" n"), 2},
-		{padded, []byte("so" + strings.Repeat(" ", 1<<20)), 1}, {padded, []byte("so" + strings.Repeat(" ", 1<<20) + "x"), 2}, {padded, []byte{}, 2}, {padded, nil, nan},
+		{some, []byte("so"), 1}, {some, []byte("so "), 2}, {some, []byte("s o"), 2}, {some, []byte(" n"), 2}, {some, []byte("so" + strings.Repeat(" ", 1<<20)), 2}, {some, []byte{}, 2}, {some, nil, nan},
 		{kind(enumKind, "red", "green"), []byte("green"), 1}, {kind(enumKind, "red", "green"), []byte("blue"), nan},
 		{kind(categoryKinds[pgtype.BoolOID], "true", "false"), []byte{1}, 0}, {kind(categoryKinds[pgtype.BoolOID], "true", "false"), []byte{0}, 1},
 		{kind(categoryKinds[pgtype.Int2OID], "-2", "7"), []byte{0xff, 0xfe}, 0}, {kind(categoryKinds[pgtype.Int2OID], "-2", "7"), []byte{0, 8}, nan},
@@ -161,7 +160,7 @@ func TestRowsOfOtherLevelsHaveNoPlaceInADescription(t *testing.T) {
 
 // FuzzCategories feeds arbitrary bytes to categories of every size, whole and cut in two.
 func FuzzCategories(f *testing.F) {
-	types := []columnType{texts, padded, kind(categoryKinds[pgtype.Int2OID], "1", "*"), kind(enumKind, "red", "green")}
+	types := []columnType{texts, some, kind(categoryKinds[pgtype.Int2OID], "1", "*"), kind(enumKind, "red", "green")}
 	f.Add(stream(tuple([]byte("north"), []byte("n   "), []byte{0, 1}, []byte("blue"))), 30)
 	f.Add(stream(tuple([]byte("northern"), []byte("n  x"), nil, nil), tuple(nil, nil, nil, nil)), 33)
 	f.Add(stream(tuple(nil, []byte(strings.Repeat(" ", 300)), []byte{0, 2}, []byte{})), 200)

@@ -218,13 +218,10 @@ func (t *columnType) decodeField(b []byte) (v float64, n int, left uint32, err e
 	return t.value(b[4 : 4+size]), 4 + size, left, nil
 }
 
-// longText skips the rest of a text that is longer than every level. If the type ignores trailing blanks
-// and the rest is blank, the text keeps the level of its beginning.
+// longText skips the rest of a text that is longer than every level.
 func (d *decoder) longText(b []byte) (rest []byte, whole bool) {
 	n := min(int(d.skip), len(b))
-	if c := d.types[d.next].category; !c.padded || !allBlank(b[:n]) {
-		d.row[d.next] = c.other
-	}
+	d.row[d.next] = d.types[d.next].category.other
 	d.skip -= uint32(n)
 	if d.skip > 0 {
 		return b[n:], false

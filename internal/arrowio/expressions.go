@@ -118,7 +118,8 @@ func (t columnType) expression(name string) string {
 
 // numberExpressions holds an expression for each type, with % for the column. The cast of a numeric refuses
 // values beyond the range of float8 and values that would be rounded to 0, so these are excluded first;
-// 1.797693134862315807e308 and 2.4703282292062328e-324 are just inside the range.
+// 1.797693134862315807e308 and 2.4703282292062328e-324 are just inside the range. A number that is stored out of line is fetched
+// up to three times; numerics are only in rows longer than a page, unless their storage was changed.
 var numberExpressions = map[string]string{
 	"boolean":                     "%::pg_catalog.int4::pg_catalog.float8",
 	"smallint":                    "%::pg_catalog.float8",
