@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -21,8 +22,14 @@ import (
 // Privacy: the composition of the histograms and Fit (proof: standardise.md).
 type standardised struct {
 	Fit     fit
-	Columns []numeric // that may be moved
+	Centres centreSearch
 	Scales  scaleSearch
+}
+
+// centreSearch is a search for columns that lie together far from zero.
+type centreSearch struct {
+	Columns          []numeric // that may be moved
+	Position, Detail float64   // shares of the zCDP budget of both histograms; without Detail there is no second. Unused by medians, which have shares of epsilon
 }
 
 // numeric is a column of numbers: not a flag, level or label. All of it is public.
@@ -41,11 +48,21 @@ const (
 	detailShare   = 0.02
 )
 
+// A descent, which serves where information is low, looks where its target lies, by the first histogram alone. That has
+// targetShare of the budget, or as much less as leaves a deviation of targetNoise of the rows. Where the deviation would be
+// above hopelessTarget nobody looks.
+const (
+	targetShare    = 0.05
+	targetNoise    = 0.02
+	hopelessTarget = 0.05
+)
+
 // positionBins are those of the first histogram, in scaled units. detailBins are those of the second, about the
 // position that the first shows; its outermost bins hold the values that lie far from there.
 var (
 	positionBins = mech.Bins{Width: 0x1p-7, Half: 256}
 	detailBins   = mech.Bins{Width: 0x1p-11, Half: 256}
+	targetBins   = mech.Bins{Width: 0x1p-5, Half: 64} // without a second histogram
 )
 
 // A column is moved if an interval no longer than longestInterval surely holds mostValues of all rows: by
@@ -55,6 +72,7 @@ var (
 // that frequent, the others are few, may lie anywhere, and would become very long.
 const (
 	longestInterval = 0x1p-3
+	longestOfTarget = 1 // without a second histogram
 	mostValues      = 0.75
 	sureOfValues    = 2
 	standsFar       = 2.3
@@ -70,8 +88,8 @@ func (p *problem) standardise(f fit) fit {
 	if p.radiusAsked || p.Penalty != catalogue.PenaltyNone || p.Method != catalogue.MethodAuto && !standardises(f) {
 		return f
 	}
-	a := standardised{Fit: f, Columns: p.movable(f), Scales: p.seeks()}
-	if a.Columns == nil && a.Scales.Columns == nil {
+	a := standardised{Fit: f, Centres: p.movable(f), Scales: p.seeks()}
+	if a.Centres.Columns == nil && a.Scales.Columns == nil {
 		return f
 	}
 	return a
@@ -86,21 +104,39 @@ func standardises(f fit) bool {
 	return false
 }
 
-// movable returns the columns that may be moved; nil if there are none, or more than a histogram takes.
-func (p *problem) movable(f fit) []numeric {
-	if !standardises(f) || !p.Intercept {
-		return nil
+// movable returns the search for columns that may be moved: none if there are none, or more than a histogram takes.
+func (p *problem) movable(f fit) centreSearch {
+	y := p.target
+	_, newton := f.(Newton)
+	y.unit = newton || p.scaleAsked // Newton's delta is in the unit of the target
+	targetMoves := y.column == target && !p.Labels && !p.counts() && p.Offset == "" && p.MaxWeight == 0
+	switch {
+	case !p.Intercept:
+		return centreSearch{}
+	case !standardises(f):
+		if !targetMoves || y.zero != 0 {
+			return centreSearch{}
+		}
+		return centreOfTarget(y, math.Sqrt(1/p.rho)/float64(p.N))
 	}
-	columns, y := slices.Clone(p.numbers), p.target
-	newton, steps := f.(Newton)
-	y.unit = steps || p.scaleAsked // Huber's delta is in the unit of the target
-	if (!steps || newton.huber()) && p.Offset == "" && p.MaxWeight == 0 && len(columns) > 0 {
+	columns := slices.Clone(p.numbers)
+	if targetMoves && len(columns) > 0 {
 		columns = append(columns, y)
 	}
 	if mech.CheckHistogram(positionBins, p.N, len(columns)) != nil {
-		return nil
+		return centreSearch{}
 	}
-	return columns
+	return centreSearch{columns, positionShare, detailShare}
+}
+
+// centreOfTarget is the search of a descent, where noise is the deviation of a count if the histogram had the whole
+// budget, relative to the rows.
+func centreOfTarget(y numeric, noise float64) centreSearch {
+	share := clampBetween(square(noise/targetNoise), positionShare, targetShare)
+	if noise > hopelessTarget*math.Sqrt(share) {
+		return centreSearch{}
+	}
+	return centreSearch{Columns: []numeric{y}, Position: share}
 }
 
 // seeks returns the search for the scales of columns that have none, but for that of a target whose unit an option
@@ -129,7 +165,7 @@ type finds struct{ scales, centres bool }
 
 func findsOf(f fit) finds {
 	s, _ := f.(standardised)
-	return finds{len(s.Scales.Columns) > 0, slices.ContainsFunc(s.Columns, func(c numeric) bool { return c.zero == 0 })}
+	return finds{len(s.Scales.Columns) > 0, slices.ContainsFunc(s.Centres.Columns, func(c numeric) bool { return c.zero == 0 })}
 }
 
 // onColumns returns the fit that a fit makes on its columns, and the noise multiplier that it has there. That of a
@@ -142,14 +178,18 @@ func onColumns(f fit, z float64) (fit, float64) {
 	if !standardises(s.Fit) {
 		return s.Fit, z
 	}
-	left := 1.0
-	if len(s.Columns) > 0 {
-		left -= positionShare + detailShare
+	return s.Fit, z / math.Sqrt(1-s.share())
+}
+
+// share is that of the zCDP budget which the histograms have.
+func (a standardised) share() (all float64) {
+	if len(a.Centres.Columns) > 0 {
+		all += a.Centres.Position + a.Centres.Detail
 	}
-	if len(s.Scales.Columns) > 0 {
-		left -= s.Scales.Share
+	if len(a.Scales.Columns) > 0 {
+		all += a.Scales.Share
 	}
-	return s.Fit, z / math.Sqrt(left)
+	return all
 }
 
 func (a standardised) at(s Shape, z float64) (*stage, error) {
@@ -163,17 +203,22 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 		if err != nil {
 			return nil, err
 		}
-		z = math.Sqrt((1 - a.Scales.Share) / (2 * cost.Rho))
+		z = math.Sqrt((1 - a.share()) / (2 * cost.Rho))
 	}
 	noise := func(share float64) mech.Gaussian { return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)} }
-	size, position, detail := noise(a.Scales.Share), noise(positionShare), noise(detailShare)
+	size, position := noise(a.Scales.Share), noise(a.Centres.Position)
+	var detail mechanism
 	var histograms []mech.Gaussian
 	statements := 0
 	if n := len(a.Scales.Columns); n > 0 {
 		histograms, statements = append(histograms, size), n
 	}
-	if n := len(a.Columns); n > 0 {
-		histograms, statements = append(histograms, position, detail), statements+2*n
+	if n := len(a.Centres.Columns); n > 0 {
+		histograms, statements = append(histograms, position), statements+n
+		if a.Centres.Detail > 0 {
+			second := noise(a.Centres.Detail)
+			histograms, detail, statements = append(histograms, second), second, statements+n
+		}
 	}
 	if err := checkReleases(s.N, histograms); err != nil {
 		return nil, err
@@ -191,8 +236,8 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 			if len(a.Scales.Columns) > 0 {
 				found, hidden = a.Scales.find(x, size, src)
 			}
-			if len(a.Columns) > 0 {
-				moved = placement(x, a.Columns, position, detail, src)
+			if len(a.Centres.Columns) > 0 {
+				moved = placement(x, a.Centres.Columns, position, detail, src)
 			}
 			if moved != nil && x.Pushdown != nil {
 				moved.expressAgain(x.Pushdown)
@@ -213,54 +258,82 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 	}, nil
 }
 
-// inUnit returns least squares with its ball in another unit of the target.
+// inUnit returns a fit with its ball and its delta in another unit of the target. A centred or whitened descent has no
+// ball: that of Regression follows it.
 func inUnit(f fit, y float64) fit {
-	joint := f.(JointMoments)
-	if ball, only := joint.Psi.(prox.L2Ball); only {
-		joint.Psi = prox.L2Ball{Radius: ball.Radius / y}
+	within := func(psi prox.Operator) prox.Operator {
+		if ball, only := psi.(prox.L2Ball); only {
+			return prox.L2Ball{Radius: ball.Radius / y}
+		}
+		return psi
 	}
-	return joint
+	switch f := f.(type) {
+	case JointMoments:
+		f.Psi = within(f.Psi)
+		return f
+	case Descent:
+		f.Psi = within(f.Psi)
+		if huber, is := f.Loss.(loss.Huber); is {
+			f.Loss = loss.Huber{Delta: huber.Delta / y}
+		}
+		return f
+	case Centred:
+		f.Descent = inUnit(f.Descent, y).(Descent)
+		return f
+	case Whitened:
+		f.Descent = inUnit(f.Descent, y).(Descent)
+		return f
+	}
+	return f
 }
 
 // secondsOfCount is the time in which a number is counted in a histogram.
 const secondsOfCount = 4e-9
 
-// placement releases both histograms of columns and returns the centers and scales that they show, in scaled
-// units; nil if no column is to be moved. Where the first moves no column there is no second.
+// placement releases both histograms of columns, the first alone where detail is nil, and returns the centers and scales
+// that they show, in scaled units; nil if no column is to be moved. Where the first moves no column there is no second.
 func placement(x Data, columns []numeric, position, detail mechanism, src *mech.Source) *Scaled {
 	moved := Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
 	var near []numeric
-	some := false
-	for k, counts := range countColumns(x, positionBins, columns, &moved, position, src) {
+	first, longest := positionBins, longestInterval
+	if detail == nil {
+		first, longest = targetBins, longestOfTarget
+	}
+	for k, counts := range countColumns(x, first, columns, &moved, position, src) {
 		c := columns[k]
-		low, high, ok := counts.interval()
-		if ok && (high+positionBins.Width < c.zero || c.zero < low-positionBins.Width) {
+		low, high, ok := counts.interval(longest)
+		if ok && (high+first.Width < c.zero || c.zero < low-first.Width) {
 			near = append(near, c)
 			centre, scale := moved.of(c)
-			*centre, *scale = (low+high)/2, max(high-low, 2*positionBins.Width)/2
+			*centre, *scale = (low+high)/2, max(high-low, 2*first.Width)/2
 		}
 	}
-	if near == nil {
+	if near == nil || detail != nil && !moved.refine(x, near, detail, src) {
 		return nil
 	}
-	for k, counts := range countColumns(x, detailBins, near, &moved, detail, src) {
-		centre, scale := moved.of(near[k])
+	for _, c := range near {
+		if _, scale := moved.of(c); c.unit {
+			*scale = 1
+		}
+	}
+	return &moved
+}
+
+// refine releases the second histogram and moves columns to where it shows their values, or back where these do not lie
+// together. It reports whether a column is still moved.
+func (a *Scaled) refine(x Data, near []numeric, detail mechanism, src *mech.Source) (some bool) {
+	for k, counts := range countColumns(x, detailBins, near, a, detail, src) {
+		centre, scale := a.of(near[k])
 		if !counts.together() {
 			*centre, *scale = 0, 1
 			continue
 		}
 		some = true
-		if low, high, ok := counts.interval(); ok {
+		if low, high, ok := counts.interval(longestInterval); ok {
 			*centre, *scale = *centre+(low+high)/2, max(high-low, 2*detailBins.Width)/2
 		}
-		if near[k].unit {
-			*scale = 1
-		}
 	}
-	if !some {
-		return nil
-	}
-	return &moved
+	return some
 }
 
 // of returns the center and the scale of a column.
@@ -367,10 +440,10 @@ func (x *Pushdown) queryPositions(n int, bins mech.Bins, columns []numeric, cent
 	return h
 }
 
-// interval returns the shortest interval of whole bins that surely holds most rows.
-func (c positionCounts) interval() (low, high float64, ok bool) {
+// interval returns the shortest interval of whole bins, no longer than longest, that surely holds most rows.
+func (c positionCounts) interval(longest float64) (low, high float64, ok bool) {
 	inner := len(c.noisy) - 1 // the outermost bins have no bounds
-	for length := 1; float64(length)*c.bins.Width <= longestInterval && length < inner; length++ {
+	for length := 1; float64(length)*c.bins.Width <= longest && length < inner; length++ {
 		sum, most, at := 0.0, 0.0, 0
 		for k := 1; k < inner; k++ {
 			if sum += c.noisy[k]; k > length {

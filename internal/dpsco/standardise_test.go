@@ -10,12 +10,19 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/sqlsum"
 )
+
+// centres is the search for these columns by both histograms.
+func centres(columns []numeric) centreSearch {
+	return centreSearch{columns, positionShare, detailShare}
+}
 
 // standardisedFits are fits on standardised columns of a shape: the one with a target has it moved, too.
 func standardisedFits(s Shape) map[string]standardised {
@@ -24,11 +31,14 @@ func standardisedFits(s Shape) map[string]standardised {
 		of = append(of, numeric{column: j})
 	}
 	ball := prox.L2Ball{Radius: 10}
+	descent := Descent{Loss: loss.Squared{}, Psi: ball, Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 3, Rate: .1}}
 	return map[string]standardised{
-		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Columns: append(of[:len(of):len(of)], numeric{column: target})},
-		"labels":        {Fit: Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, Columns: of},
-		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Columns: append(of[:len(of):len(of)], numeric{column: target, unit: true})},
-		"counts":        {Fit: Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, Columns: of},
+		"descent":       {Fit: descent, Centres: centreSearch{Columns: []numeric{{column: target}}, Position: targetShare}},
+		"Huber descent": {Fit: Centred{Descent: Descent{Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: 1}, Solver: descent.Solver}, Bound: 2, Ratio: 1}, Centres: centreSearch{Columns: []numeric{{column: target}}, Position: targetShare}},
+		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numeric{column: target}))},
+		"labels":        {Fit: Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
+		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numeric{column: target, unit: true}))},
+		"counts":        {Fit: Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
 	}
 }
 
@@ -79,11 +89,17 @@ func nearRecords(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 // One replaced row moves the integers of both histograms, and of all releases of the fit on columns that were
 // moved, by no more than their noise is scaled to hide.
 func TestStandardisedFitsReplay(t *testing.T) {
-	moved := replayStandardised(t, 31, standardisedFits, func(*rand.Rand, string, Data, Data) {}, func(_ string, a standardised, z float64, x Data) bool {
-		return look(t, a, x.Shape, z, x) != nil
+	moved := map[string]int{}
+	replayStandardised(t, 31, standardisedFits, func(*rand.Rand, string, Data, Data) {}, func(name string, a standardised, z float64, x Data) bool {
+		if look(t, a, x.Shape, z, x) != nil {
+			moved[name]++
+		}
+		return false
 	})
-	if moved < 80 {
-		t.Errorf("columns were moved in %d of 640 pairs", moved)
+	for name := range standardisedFits(Shape{N: 1, D: 2}) {
+		if moved[name] < 12 {
+			t.Errorf("%s: columns were moved in %d of 160 pairs", name, moved[name])
+		}
 	}
 }
 
@@ -120,8 +136,15 @@ func replayStandardised(t *testing.T, seed uint64, fits func(Shape) map[string]s
 
 // look returns where a fit at a noise multiplier moves columns.
 func look(t *testing.T, a standardised, s Shape, z float64, x Data) *Scaled {
+	if !standardises(a.Fit) && a.Fit != nil { // their noise is that of one estimate
+		cost, err := privacy.Price(planOf(t, a.Fit, s, z).Event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return placement(cloned(x), a.Centres.Columns, mech.Gaussian{NoiseMultiplier: math.Sqrt((1 - a.Centres.Position) / (2 * cost.Rho * a.Centres.Position))}, nil, mechtest.Source(t, 1))
+	}
 	position, detail := mech.Gaussian{NoiseMultiplier: z / math.Sqrt(positionShare)}, mech.Gaussian{NoiseMultiplier: z / math.Sqrt(detailShare)}
-	return placement(cloned(x), a.Columns, position, detail, mechtest.Source(t, 1))
+	return placement(cloned(x), a.Centres.Columns, position, detail, mechtest.Source(t, 1))
 }
 
 // Every way to be wrong is found by a replay.
@@ -205,7 +228,7 @@ func TestColumnsThatLieTogetherAreMoved(t *testing.T) {
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}
-		got := look(t, standardised{Columns: []numeric{{column: 0, zero: c.zero}}}, x.Shape, 4, x)
+		got := look(t, standardised{Centres: centres([]numeric{{column: 0, zero: c.zero}})}, x.Shape, 4, x)
 		switch {
 		case got == nil && c.scale != 0 || got != nil && c.scale == 0:
 			t.Errorf("%s: %+v", name, got)
@@ -251,8 +274,116 @@ func TestWhatIsStandardised(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if a, _ := f.(standardised); len(a.Columns) != c.columns {
-			t.Errorf("%s: columns %v are standardised, not %d", name, a.Columns, c.columns)
+		if a, _ := f.(standardised); len(a.Centres.Columns) != c.columns {
+			t.Errorf("%s: columns %v are standardised, not %d", name, a.Centres.Columns, c.columns)
+		}
+	}
+}
+
+// Where there are too few rows for the other methods a descent looks where its target lies, unless a center says so, with as
+// much of the budget as that takes, and not where noise would hide it; the histogram costs that share.
+func TestDescentsLookWhereTheirTargetLies(t *testing.T) {
+	for _, c := range []struct {
+		rows   int
+		eps    float64
+		centre float64
+		share  float64
+	}{{2_000, 1, 0, 0.0259}, {1_500, 1, 0, 0.0460}, {5_000, .3, 0, 0.0398}, {1_200, 1, 0, targetShare}, {900, 1, 0, targetShare}, {500, 1, 0, 0}, {900, 1, 0.7, 0}} {
+		facts := Scaled{X: repeat(1, 9), Y: 1, CentreY: c.centre}
+		for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{}} {
+			p, err := Regression{Loss: l}.withPublicFacts(facts).(Regression).resolve(Shape{N: c.rows, D: 10, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}, privacy.Concentrated{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fixed, plan, err := p.fix(privacy.Concentrated{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := fixed.fit()
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, _ := f.(standardised)
+			if math.Abs(a.Centres.Position-c.share) > 2e-3 || a.Centres.Detail != 0 || a.Fit != nil && standardises(a.Fit) {
+				t.Errorf("%T, %d rows at eps %v: %v of the budget says where the target of %T lies, and not %v", l, c.rows, c.eps, a.Centres.Position, a.Fit, c.share)
+			}
+			all, err := privacy.Price(plan.event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			histogram, err := privacy.Price(plan.event.(privacy.Compose)[0])
+			if c.share > 0 && (err != nil || math.Abs(histogram.Rho/all.Rho-a.Centres.Position) > 1e-6) {
+				t.Errorf("%d rows: the histogram has %v of the budget, %v", c.rows, histogram.Rho/all.Rho, err)
+			}
+		}
+	}
+}
+
+// A target of 7.5 give or take 0.27 at a scale of 10, of too few rows for other methods: least squares leaves 0.30 of its variance,
+// and a descent from where most of it lies about as little. From 0 it left 0.50 to 1.9 in nine draws. Seeds are fixed.
+func TestDescentsFindATargetFarFromZero(t *testing.T) {
+	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{}} {
+		r := rand.New(rand.NewPCG(3, 8))
+		x := Data{Shape: Shape{N: 3000, D: 6, Intercept: true}, X: columns(5, 3000), Y: make([]float64, 3000)}
+		mean, variance := 0.0, 0.0
+		for i := range x.Y {
+			x.Y[i] = 7.5
+			for j := range x.X {
+				x.X[j][i] = r.NormFloat64()
+				x.Y[i] += 0.1 * x.X[j][i]
+			}
+			x.Y[i] += 0.15 * r.NormFloat64()
+			mean += x.Y[i] / 3000
+		}
+		for _, y := range x.Y {
+			variance += square(y-mean) / 3000
+		}
+		var errors []float64
+		for seed := range uint64(9) {
+			got := resultOf(t, Scaled{Algorithm: Regression{Loss: l}, X: repeat(1, 5), Y: 10}, x, 0.3, seed)
+			sum := 0.0
+			for i, y := range x.Y {
+				fit := got.Coefficients[0]
+				for j := range x.X {
+					fit += got.Coefficients[j+1] * x.X[j][i]
+				}
+				sum += square(y-fit) / 3000
+			}
+			errors = append(errors, sum/variance)
+		}
+		t.Logf("%T: %.3g", l, errors)
+		if m := medianOf(errors); m > 0.4 {
+			t.Errorf("%T: %v of the variance is left", l, m)
+		}
+	}
+}
+
+// A descent on a target that is moved minimises the loss that was asked for: a tenth of the rows far above the others move the
+// intercept of least squares by 0.08, and that of a delta of 0.01, in the unit of the scale, hardly.
+func TestDescentsKeepTheirDelta(t *testing.T) {
+	const n = 4000
+	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{Delta: 0.01}} {
+		r := rand.New(rand.NewPCG(4, 9))
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+		for i := range x.Y {
+			x.X[0][i], x.Y[i] = r.NormFloat64(), 1+0.02*r.NormFloat64()
+			if i%10 == 0 {
+				x.Y[i] += 0.8
+			}
+		}
+		descent := Descent{Loss: l, Psi: prox.L2Ball{Radius: 10}, Mean: mean.Clip{Norm: 50}, Solver: solve.GD{Steps: 400, Rate: 0.5}}
+		p := standardisedPlan(t, standardised{Fit: descent, Centres: centreSearch{Columns: []numeric{{column: target}}, Position: targetShare}}, x.Shape, 0.01)
+		got, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.moved == nil {
+			t.Fatalf("%T: the target is not moved", l)
+		}
+		got.moved.unscaleResult(&got)
+		_, huber := l.(loss.Huber)
+		if off := got.Coefficients[0] - 1; math.Abs(off-map[bool]float64{false: 0.08, true: 0.0015}[huber]) > 0.003 {
+			t.Errorf("%T: the intercept is 1 + %v", l, off)
 		}
 	}
 }
@@ -262,7 +393,7 @@ func TestStandardisedFitsCostWhatTheyRelease(t *testing.T) {
 	s := Shape{N: 1000, D: 4, Intercept: true}
 	for _, fits := range []map[string]standardised{standardisedFits(s), findingFits(s)} {
 		for name, a := range fits {
-			if name == "descent" {
+			if !standardises(a.Fit) {
 				continue
 			}
 			cost, err := privacy.Price(planOf(t, a, s, 3).Event)
