@@ -475,7 +475,7 @@ func TestDataSharesTheRecordsMemory(t *testing.T) {
 func TestPullReadsCategories(t *testing.T) {
 	ctx, tx := begin(t, `CREATE TYPE colour AS ENUM ('red', 'green', 'blue')`, `CREATE DOMAIN word AS varchar(9)`, `CREATE DOMAIN hue AS colour`, `CREATE DOMAIN letter AS char(5)`,
 		`CREATE TABLE t AS SELECT i AS y, (ARRAY['a', 'b', 'longer than others', 'ü', '', NULL])[1 + i % 6] AS plain, (ARRAY['a', 'b', NULL])[1 + i % 3]::word AS worded,
-		   (ARRAY['a', 'b', 'bb', 'a  x'])[1 + i % 4]::letter AS padded, (ARRAY['red', 'green', 'blue'])[1 + i % 3]::hue AS hued, i % 2 = 0 AS truth,
+		   (ARRAY['a', 'b', 'bb', 'a  x', 'bbb'])[1 + i % 5]::letter AS padded, (ARRAY['red', 'green', 'blue'])[1 + i % 3]::hue AS hued, i % 2 = 0 AS truth,
 		   (i % 3)::smallint AS small, (i % 3) AS whole, (i % 3)::bigint AS big FROM generate_series(0, 99) AS i`,
 		`CREATE VIEW v AS SELECT * FROM t`)
 	levels := map[string][]string{

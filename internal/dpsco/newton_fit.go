@@ -298,7 +298,7 @@ const mostHiddenLabels = 20
 
 // leastCommon times the mean weight is the least by which rows are bounded. More would cost noise where max_weight is
 // far above all weights, and less would bias more designs.
-const leastCommon = 2
+const leastCommon = 3
 
 // meanCurvature is the curvature along the constant or, without one, the mean over all directions.
 func (f *newtonFit) meanCurvature() float64 {
