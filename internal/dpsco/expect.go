@@ -308,7 +308,8 @@ func (a L1) perturbationError(s Shape, epsilon float64) float64 {
 
 // expect forecasts the last fit by perturbation, with a smoothing at a quantile of the absolute residuals. The
 // ridge of each of the two fits leaves a fraction of the remaining distance, so that short is the product of
-// both. Of the noise of the shift to the quantile, which moves the intercept, that of the last fit leaves its fraction.
+// both. Of the noise of the shift to the quantile, which moves the intercept,
+// and of the distance that this shift leaves, that of the last fit leaves its fraction.
 func (f staged) expect() (deviation, short float64) {
 	fit := f.L1
 	if fit.Radius == 0 {
@@ -326,6 +327,10 @@ func (f staged) expect() (deviation, short float64) {
 		noise := 6 * max(f.Tau, 1-f.Tau) / share                            // of the shift to the quantile, in rows
 		rows := float64(of.N) / (math.Sqrt(2*math.Pi) * residual * thinner) // in a unit's length at the quantile
 		deviation = math.Hypot(deviation, short*noise/rows/math.Sqrt(float64(f.shape.D)))
+		if f.shape.GroupCount == 0 { // from the level that the shift looks for to tau
+			far := residual * math.Sqrt2 * math.Abs(math.Erfinv(f.tilt())-math.Erfinv(2*f.shiftLevel()-1))
+			deviation = math.Hypot(deviation, short*far/math.Sqrt(float64(f.shape.D)))
+		}
 	}
 	return deviation, left * short
 }

@@ -32,7 +32,8 @@ import (
 //	width            of the smoothing: near a low quantile of the absolute residuals
 //	last             objective perturbation of the residuals, with that smoothing and a wide clip
 //
-// The stage quantileShift requires an intercept and enough rows beyond the quantile.
+// The stage quantileShift requires an intercept and enough rows. Where few of them lie beyond the quantile it looks for one
+// nearer to the median (shiftLevel).
 //
 // Privacy: its shares of epsilon add up to epsilon (proof: l1_staged.md).
 type staged struct {
@@ -53,7 +54,7 @@ type stagedShares struct {
 	position, detail   float64 // both histograms of the positions of columns; 0: there are none
 	reach              float64 // for each feature; 0: features count as large as their scales
 	moments            [2]float64
-	quantileShift      float64 // 0: the median is fitted, there is no intercept, or few rows are beyond the quantile
+	quantileShift      float64 // 0: the median is fitted, there is no intercept, or too few rows
 	sizes              float64 // histogram of group sizes; 0: no groups
 	spread, groupFit   float64 // smoothing of the groups' first fits, and these fits
 	units              float64 // units of the groups' residuals; 0: no groups, or the median is fitted
@@ -61,7 +62,7 @@ type stagedShares struct {
 	rough, width, last float64
 
 	typicalResidual float64                             // 0: there is no quantileShift, or fits are by groups
-	refinement      struct{ width, fit, shift float64 } // 0: there is no quantileShift, or few rows are beyond the quantile
+	refinement      struct{ width, fit, shift float64 } // 0: quantileShift does not look for the quantile itself, or few rows are beyond it
 }
 
 // stagedInformation is J = n epsilon / d^1.5, a signal-to-noise ratio of the stages.
@@ -100,9 +101,29 @@ const (
 )
 
 // enoughForQuantileShift is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
-// quantileShift of a fit that is not by groups. Noise moves the result of that stage by about that number of rows:
-// with fewer rows it ends farther from the quantile than the rough fit.
-const enoughForQuantileShift = 20
+// quantileShift of a fit that is not by groups to look for that quantile. Noise moves the result of that stage by about that
+// number of rows: with fewer rows it ends farther from the quantile than the rough fit. Then it looks for a level
+// beyond which there are enoughForOtherLevel, and there is no such stage where these are more than half of the rows.
+const (
+	enoughForQuantileShift = 20
+	enoughForOtherLevel    = 28
+)
+
+// shiftLevel returns the level that the stage quantileShift with that epsilon looks for among n rows: tau or, where few rows
+// lie beyond that quantile, a level nearer to the median; 0 if there are too few rows for that. The last fit goes the rest of the way.
+//
+// With weights it is tau or 0: light rows count for less, by a factor that is only estimated.
+func shiftLevel(tau, epsilon float64, n int, weighted bool) float64 {
+	informed := epsilon * float64(n)
+	if min(tau, 1-tau)*informed >= enoughForQuantileShift {
+		return tau
+	}
+	if weighted || informed < 2*enoughForOtherLevel {
+		return 0
+	}
+	beyond := enoughForOtherLevel / informed
+	return clampBetween(tau, beyond, 1-beyond)
+}
 
 // enoughForRefinement is the least J, times twice the share of rows beyond the quantile and the tilt, for the stage refinement. With
 // less it made the excess risk of 17 real tables at the quantiles .05, .9 and .95 up to 1.9 times as large, with more .3 to .8
@@ -138,7 +159,10 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	if whole := noise(columns); columns > 0 && whole <= mostForPositions*mostPositionNoise {
 		p.position, p.detail = part(min(mostForPositions, whole/positionNoise)), part(forDetails)
 	}
-	if p.quantileShift = part(.06); median || !constant || s.GroupCount == 0 && min(tau, 1-tau)*float64(s.N)*p.quantileShift < enoughForQuantileShift {
+	weighted := constant && !s.Intercept // a column represents the constant
+	p.quantileShift = part(.06)
+	level := shiftLevel(tau, p.quantileShift, s.N, weighted)
+	if median || !constant || s.GroupCount == 0 && level == 0 {
 		p.quantileShift = 0
 	}
 	if s.GroupCount > 0 {
@@ -155,7 +179,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	if s.GroupCount == 0 && longShare(s, forLength*left) <= mostLong {
 		p.length = part(forLength)
 	}
-	if p.typicalResidual > 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= enoughForRefinement {
+	if p.typicalResidual > 0 && level == tau && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= enoughForRefinement {
 		p.rough = part(.18)
 		p.refinement.width, p.refinement.fit, p.refinement.shift = part(.02), part(.15), part(.05)
 	}
@@ -445,7 +469,7 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, erro
 		return Result{}, err
 	}
 	unit := f.typicalResidual(x.Y, src)
-	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, f.shares.quantileShift, src)
+	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, f.shiftLevel(), f.shares.quantileShift, src)
 	if f.shares.refinement.fit > 0 {
 		smoothing, further, err := f.refine(ctx, u, x, weights, t, unit, src)
 		if err != nil {
@@ -643,11 +667,16 @@ func (f staged) typicalResidual(residuals []float64, src *mech.Source) float64 {
 	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.typicalResidual), Level: .5, Most: .5, Prior: 1}, src)
 }
 
-// shiftToQuantile subtracts from residuals the distance of the quantile from the rough fit, on either side, and
+// shiftLevel is the level that the stage quantileShift looks for, 0 without that stage.
+func (f staged) shiftLevel() float64 {
+	return shiftLevel(f.Tau, f.shares.quantileShift, f.shape.N, f.MaxWeight > 0)
+}
+
+// shiftToQuantile subtracts from residuals the distance of their quantile of that level from zero, on either side, and
 // returns it. It is looked for near unit: where many targets equal their largest or smallest one, all numbers beyond
 // are quantiles. Weights count as ratios to twice the typical weight, so that the noise is a number of rows of
 // typical weight, whatever MaxWeight is.
-func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, unit, epsilon float64, src *mech.Source) float64 {
+func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, unit, level, epsilon float64, src *mech.Source) float64 {
 	if epsilon == 0 {
 		return 0
 	}
@@ -660,7 +689,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 	divide(away, unit)
 	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
 	counts.Add(away, of(weights, func(weight float64) float64 { return weight / full }))
-	quantileShift := unit * mech.SignedQuantile{Epsilon: below(epsilon), Level: f.Tau, Prior: 1}.Release(counts, src)
+	quantileShift := unit * mech.SignedQuantile{Epsilon: below(epsilon), Level: level, Prior: 1}.Release(counts, src)
 	shift(residuals, -quantileShift, weights)
 	return quantileShift
 }
@@ -677,7 +706,7 @@ func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float
 		return 0, 0, err
 	}
 	shift(x.Y, lower, weights)
-	return smoothing, f.shiftToQuantile(x.Y, weights, t, smoothing, f.shares.refinement.shift, src), nil
+	return smoothing, f.shiftToQuantile(x.Y, weights, t, smoothing, f.Tau, f.shares.refinement.shift, src), nil
 }
 
 // width is the smoothing of the last fit. It is looked for near unit.

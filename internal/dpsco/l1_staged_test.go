@@ -31,7 +31,10 @@ func TestStagedSharesAddUp(t *testing.T) {
 			tau = []float64{.01, .3, .9}[r.IntN(3)]
 		}
 		columns, unscaled := r.IntN(4), r.IntN(4)
-		p := newStagedShares(s, epsilon, tau, s.Intercept, unscaled, columns)
+		weighted := r.IntN(4) == 0
+		s.Intercept = s.Intercept && !weighted // a column represents it
+		constant := s.Intercept || weighted
+		p := newStagedShares(s, epsilon, tau, constant, unscaled, columns)
 		sum := new(big.Rat).SetInt64(int64(s.Columns()))
 		sum.Mul(sum, new(big.Rat).SetFloat64(p.reach))
 		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
@@ -40,8 +43,10 @@ func TestStagedSharesAddUp(t *testing.T) {
 			}
 			sum.Add(sum, new(big.Rat).SetFloat64(share))
 		}
-		enough := s.GroupCount > 0 || min(tau, 1-tau)*float64(s.N)*.06*(epsilon-p.scales) >= 20
-		if (p.quantileShift > 0) != (!median && s.Intercept && enough) {
+		informed := float64(s.N) * .06 * (epsilon - p.scales)
+		itself := min(tau, 1-tau)*informed >= 20 // the shift looks for the quantile tau
+		enough := s.GroupCount > 0 || itself || informed >= 56 && !weighted
+		if (p.quantileShift > 0) != (!median && constant && enough) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
 		if (p.units > 0) != (!median && s.GroupCount > 0) {
@@ -64,7 +69,7 @@ func TestStagedSharesAddUp(t *testing.T) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
 		sum.Add(sum, new(big.Rat).SetFloat64(p.typicalResidual))
-		refined := p.quantileShift > 0 && s.GroupCount == 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= 200
+		refined := p.quantileShift > 0 && s.GroupCount == 0 && itself && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= 200
 		if long := s.GroupCount == 0 && 8 <= .25*.02*(epsilon-p.scales)*float64(s.N); (p.length > 0) != long {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
@@ -110,6 +115,23 @@ func TestStagedSharesAddUp(t *testing.T) {
 	}
 }
 
+// The shift to the quantile looks for tau where enough rows lie beyond it, else for the level that 28 rows over its epsilon lie beyond.
+func TestShiftLevel(t *testing.T) {
+	for _, c := range []struct {
+		tau, epsilon float64
+		n            int
+		weighted     bool
+		want         float64
+	}{
+		{.9, .1, 2001, false, .9}, {.1, .1, 2001, true, .1}, {.9, .1, 1000, false, .72}, {.1, .1, 1000, false, .28}, {.9, .1, 1000, true, 0},
+		{.6, .0625, 1000, false, .6}, {.9, .0625, 1000, false, 1 - .448}, {.9, .055, 1000, false, 0},
+	} {
+		if got := shiftLevel(c.tau, c.epsilon, c.n, c.weighted); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // A plan on a table and on a neighbour that is given the same answers calls the same
 // mechanisms, which differ by what they hide, through all stages.
 func TestReplaysOfStaged(t *testing.T) {
@@ -120,6 +142,9 @@ func TestReplaysOfStaged(t *testing.T) {
 		a, epsilon := L1{Method: catalogue.MethodStaged}, []float64{5, 200}[k/3%2]
 		if k%7 == 0 {
 			a.Tau = []float64{.1, .8}[k%2]
+			if k%3 == 0 {
+				epsilon = 60 // the shift to the quantile looks for a level nearer to the median
+			}
 		}
 		if k%5 == 0 {
 			a.Set, a.Radius, a.ResidualScale = SetBox, 2, .1

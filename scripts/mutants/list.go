@@ -659,14 +659,26 @@ var mutants = []mutant{
 	shift(residuals, -quantileShift, weights)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the shift to the quantile at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`SignedQuantile{Epsilon: below(epsilon)`, `SignedQuantile{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: the level of the shift to the quantile follows the table", "internal/dpsco/l1_staged.go",
+		`	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, f.shiftLevel(), f`, `	level := f.shiftLevel()
+	if slices.Max(x.Y) > 2 {
+		level = f.Tau
+	}
+	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, level, f`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: the shift to the quantile looks for it among any number of rows", "internal/dpsco/l1_staged.go",
+		`	return clampBetween(tau, beyond, 1-beyond)
+}`, `	return clampBetween(tau, 0*beyond, 1)
+}`, []tests{{"./internal/dpsco", "TestShiftLevel"}}},
+	{"staged: light weights count in full for the shift to the quantile", "internal/dpsco/l1_staged.go",
+		`	if weighted || informed`, `	if informed`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
 	{"staged: the refinement at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`f.perturbation(f.shares.refinement.fit, smoothing`, `f.perturbation(2*f.shares.refinement.fit, smoothing`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the smoothing of the refinement at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`below(f.shares.refinement.width)`, `2 * below(f.shares.refinement.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the second shift to the quantile has the epsilon of the first", "internal/dpsco/l1_staged.go",
-		`smoothing, f.shares.refinement.shift, src)`, `smoothing, f.shares.quantileShift, src)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`smoothing, f.Tau, f.shares.refinement.shift, src)`, `smoothing, f.Tau, f.shares.quantileShift, src)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the second shift to the quantile is looked for near the target's scale", "internal/dpsco/l1_staged.go",
-		`t, smoothing, f.shares.refinement.shift`, `t, 1, f.shares.refinement.shift`, []tests{{"./internal/dpsco", "TestQuantilesOfRatings"}}},
+		`t, smoothing, f.Tau, f.shares.refinement.shift`, `t, 1, f.Tau, f.shares.refinement.shift`, []tests{{"./internal/dpsco", "TestQuantilesOfRatings"}}},
 	{"staged: the smoothing of the last fit is looked for near the target's scale", "internal/dpsco/l1_staged.go",
 		`f.width(x.Y, unit, src)`, `f.width(x.Y, 1, src)`, []tests{{"./internal/dpsco", "TestQuantilesOfRatings"}}},
 	{"staged: the typical residual is not charged", "internal/dpsco/l1_staged.go",
