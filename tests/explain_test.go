@@ -123,6 +123,9 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		{`SELECT * FROM dp_explain('linear', '%s', 0.01)`, "warning", "too few rows"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"sample_rows": 20}')`, "warning", "too few rows"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.01, features => '{region}', options => '{"weight": "age", "max_weight": 70}')`, "warning", "or most weights are far below max_weight"},
+		{`SELECT * FROM dp_explain('l1', '%s', 0.5, features => '{age}', options => '{"tau": 0.9}')`, "warning", "the quantile 0.9 may come out beyond nearly all rows where residuals are small beside the scale of amount: a scale as large as they are, with a center, helps, or about 2000 rows at eps 0.5"},
+		{`SELECT * FROM dp_explain('l1', '%s', 1.5, features => '{age}', options => '{"tau": 0.1, "weight": "region", "max_weight": 5}')`, "warning", "or about 2300 rows at eps 1.5"},
+		{`SELECT * FROM dp_explain('l1', '%s', 2, features => '{age}', options => '{"tau": 0.9, "method": "objective_perturbation"}')`, "warning", "with a center, helps, or the method staged"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.3, 0.01)`, "warning", "delta is above one"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "no release of these coefficients tells"},
 		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate", "aggregator": "centre"}')`, "rows_for_10_percent", "no number of rows does"},
@@ -139,6 +142,11 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	}
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('logistic', $1, 0.3, target => 'insured', features => '{age}')`, w.dataset); strings.Contains(said["warning"], "label") {
 		t.Errorf("a label with scale 1, and yet: %v", said)
+	}
+	for _, options := range []string{`{"tau": 0.9}`, `{"tau": 0.5, "method": "objective_perturbation"}`} {
+		if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 1.2, features => '{age}', options => $2)`, w.dataset, options); strings.Contains(said["warning"], "beyond nearly all rows") {
+			t.Errorf("%s: the fit looks how far the quantile is, and yet: %v", options, said)
+		}
 	}
 	bare := w.simple("bare_" + w.dataset)
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, bare); !strings.Contains(said["warning"], "no scale is registered") || said["rows"] != "1000" {

@@ -90,6 +90,16 @@ BEGIN
   RETURN format('low information: no coefficient will have an interval at eps %s; that takes about %s %s, or fewer coefficients', eps, dp_int.two_digits_up(needed), p_of);
 END $$;
 
+-- The number of rows from which a fit of the quantile p_tau lands near it where residuals are small beside the target's scale:
+-- fits in stages look how far it is (shiftLevel in l1_staged.go), objective perturbation does not.
+CREATE OR REPLACE FUNCTION dp_int.rows_for_quantile(p_options jsonb, p_coefficients int, p_eps float8) RETURNS float8
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN o.method = 'objective_perturbation' THEN 'Infinity'
+              ELSE greatest(CASE WHEN p_options ? 'weight' THEN 340 / least(o.tau, 1 - o.tau) ELSE 1000 END,
+                            CASE o.method WHEN 'auto' THEN 60 * p_coefficients ^ 1.5 END) / p_eps END
+    FROM (SELECT coalesce(p_options ->> 'method', 'auto'), (p_options ->> 'tau')::float8) AS o(method, tau)
+$$;
+
 -- A positive number with two significant digits, rounded up.
 CREATE OR REPLACE FUNCTION dp_int.two_digits_up(p float8) RETURNS numeric
 LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(ceil(p::numeric / unit) * unit) FROM (SELECT 10::numeric ^ (floor(log(p)) - 1)::numeric) AS u(unit) $$;
@@ -200,6 +210,10 @@ BEGIN
     RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together%s; ask for more eps or fewer features',
       coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' WHEN looks THEN 'a scale, which a fit has to find first,' ELSE '1, as which a scale counts that is not registered,' END,
       CASE WHEN options ? 'weight' THEN ' or most weights are far below max_weight' END);
+  END IF;
+  IF asked = 'l1' AND (options ->> 'tau')::float8 <> 0.5 AND NOT options ? 'by' AND rows < dp_int.rows_for_quantile(options, coefficients, eps) THEN
+    RETURN NEXT format('the quantile %s may come out beyond nearly all rows where residuals are small beside the scale of %I: a scale as large as they are, with a center, helps%s', options ->> 'tau', target,
+      CASE WHEN options ->> 'method' = 'objective_perturbation' THEN ', or the method staged' ELSE format(', or about %s rows at eps %s', dp_int.two_digits_up(dp_int.rows_for_quantile(options, coefficients, eps)), eps) END);
   END IF;
   RETURN QUERY SELECT w FROM dp_int.no_intervals(p_body, coefficients, CASE WHEN options ? 'by' THEN groups ELSE 0 END, rows, CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END) AS w WHERE w IS NOT NULL;
   IF d.row_count < dp_int.least_values(asked, described, eps, delta) THEN
