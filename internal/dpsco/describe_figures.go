@@ -244,16 +244,19 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	if d.quartiles.Beyond(value) {
 		return Figure{WhyNull: whyBeyond}
 	}
-	p, rows := float64(percent)/100, d.rowsOff(percent, values)
+	p, rows, selected := float64(percent)/100, d.rowsOff(percent, values, 0), float64(likelyOffRanks)
 	w := walk{place: at, counts: counts, noise: d.distanceStdDev()}
 	if w.seen(k, -1) > p*values+farOff*rows || w.seen(k, 1) > (1-p)*values+farOff*rows {
 		return Figure{WhyNull: whyFewValues}
 	}
+	if math.Abs(value) < 2*max(at.gap(k, 1), at.gap(k, -1))*rows/(values/4) && counts[k] < rows {
+		rows, selected = d.rowsOff(percent, values, zeroRanks), selected+zeroRanks
+	}
 	end := func(beyond, side float64) float64 { return w.outward(k, rows, beyond, side, true) }
 	if !w.atoms(rows, values) {
 		end = func(beyond, side float64) float64 { // some of the rows may still be equal
-			selected := w.outward(k, likelyOffRanks/d.quartiles.Epsilon, beyond, side, true)
-			return side * max(side*selected, side*w.outward(k, rows, beyond, side, false))
+			least := w.outward(k, selected/d.quartiles.Epsilon, beyond, side, true)
+			return side * max(side*least, side*w.outward(k, rows, beyond, side, false))
 		}
 	}
 	low, high := end(p*values, -1), end((1-p)*values, 1)
@@ -268,19 +271,21 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 }
 
 // offRanks / Epsilon bounds the rank error of a selected quantile in 95 of 100 cases. It exceeds likelyOffRanks = 2 ln 20,
-// which would do if all numbers were as likely, because the selection gives more weight to numbers with few digits.
+// which would do if all numbers were as likely, because the selection gives more weight to numbers with few digits. The grid has
+// numbers of 15 decades next to 0, which together weigh some 30 times those next to another quartile: 2 ln 30 = zeroRanks more, unless many values are 0.
 const (
 	offRanks       = 9
 	likelyOffRanks = 6
+	zeroRanks      = 7
 )
 
 // farOff times the rows that a quartile may be off are more than it is: where the histogram shows so many, it is no quartile.
 const farOff = 2
 
-// rowsOff returns by how many rows a quantile of so many values may be off: by sampling and by its selection.
-func (g *describing) rowsOff(percent int, values float64) float64 {
+// rowsOff returns by how many rows a quantile of so many values may be off: by sampling and by its selection, with more ranks than usual.
+func (g *describing) rowsOff(percent int, values, more float64) float64 {
 	p := float64(percent) / 100
-	return math.Hypot(1.96*math.Sqrt(values*p*(1-p)), offRanks/g.quartiles.Epsilon)
+	return math.Hypot(1.96*math.Sqrt(values*p*(1-p)), (offRanks+more)/g.quartiles.Epsilon)
 }
 
 // walk accumulates counts outward from a quartile.

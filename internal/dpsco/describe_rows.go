@@ -197,7 +197,7 @@ func (g *describing) placeOf(column int, q []float64) place {
 		p.off = append(p.off, off)
 		for _, side := range []float64{-1, 1} {
 			gap := p.gap(k, side)
-			size := max(off, gap*g.rowsOff(percents[k], float64(g.shape.N))/(float64(g.shape.N)/4))
+			size := max(off, gap*g.rowsOff(percents[k], float64(g.shape.N), 0)/(float64(g.shape.N)/4))
 			for n := 0; n < fineCuts && size < gap; n++ {
 				p.cuts = append(p.cuts, v+side*size)
 				size *= fineRatio
