@@ -491,6 +491,26 @@ func TestGroupsOfCountsFarApart(t *testing.T) {
 	}
 }
 
+// A group whose counts are a hundred times rarer than all others does not arrive at its level in the steps that there are. Then it has no
+// interval; its constant had one, off by 0.9 and 0.4 wide. Seeds are fixed.
+func TestAGroupOfCountsFarBelowOthersHasNoInterval(t *testing.T) {
+	for seed := range uint64(4) {
+		r := rand.New(rand.NewPCG(seed, 33))
+		x := Data{Shape: Shape{N: 100_000, D: 3, Intercept: true, GroupCount: 4}, X: columns(2, 100_000), Y: make([]float64, 100_000), Group: make([]float64, 100_000)}
+		for i := range x.Group {
+			x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
+			g := []int{0, 0, 0, 0, 1, 1, 1, 2, 2, 3}[r.IntN(10)]
+			x.Group[i] = float64(g)
+			x.Y[i] = float64(poissonOf(r, math.Exp([]float64{.2, .5, .3, -4.5}[g]+.5*x.X[0][i]-.3*x.X[1][i])))
+		}
+		if rare := resultOf(t, Regression{Loss: loss.Poisson{}}, x, 4, seed).Groups[3]; rare.Low != nil {
+			t.Errorf("the constant is -4.5, and from %v to %v", rare.Low[0], rare.High[0])
+		} else if rare.WhyNull != longLastStep+logarithms {
+			t.Errorf("%s", rare.WhyNull)
+		}
+	}
+}
+
 // Intervals of groups cover the coefficients of the law. Of 400 intervals at a true coverage
 // of 95 %, were they independent, 350 or fewer cover with probability below 1e-8; seeds are
 // fixed besides.

@@ -195,7 +195,7 @@ func (f *newtonFit) whyUncertain(r *Result) string {
 		}
 	}
 	switch {
-	case !f.arrives, floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > mostStretch:
+	case !f.arrives, f.falls, floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > mostStretch:
 		return f.whyLongStep()
 	case open >= mostOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"

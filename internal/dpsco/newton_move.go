@@ -114,7 +114,9 @@ func (f *newtonFit) finish() Result {
 	f.whiten()
 	full := f.full()
 	f.arrives = f.partOf(full, f.Curve.reach()) == 1
-	f.centre, f.stretched = f.stretch(f.toLastLevel(f.plus(full, f.lastReach())))
+	last := f.plus(full, f.lastReach())
+	f.falls = f.seesLevel() && f.along(last) < -nearLevel
+	f.centre, f.stretched = f.stretch(f.toLastLevel(last))
 	score, deviation := f.g, f.gDeviation
 	f.g, f.gDeviation = f.restored()
 	w, factor := f.stretch(f.toLastLevel(f.next(f.lastReach())))
