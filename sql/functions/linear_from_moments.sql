@@ -300,7 +300,7 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT sum(m.v * w[(m.o - 1) / cardinality(w) + 1] * w[(m.o - 1) % cardinality(w) + 1]) FROM unnest(p_matrix) WITH ORDINALITY AS m(v, o)
 $$;
 
--- Tells where missing or clipped values have reduced the total weight of rows by more than a tenth,
+-- Tells where missing or clipped values have reduced the total weight of rows by more than a twentieth,
 -- beyond two standard deviations of the noise. Empty records that pad a registered number of rows have
 -- weight 0.
 CREATE OR REPLACE FUNCTION dp_int.tell_weight(d dp_int.dataset, p_releases uuid[], p_weight float8, p_noise float8) RETURNS void
@@ -309,7 +309,7 @@ DECLARE
   rows float8;
 BEGIN
   SELECT sum((r.parameters ->> 'rows')::float8) INTO rows FROM dp_int.release r WHERE r.id = ANY (p_releases);
-  IF p_weight + 2 * p_noise < 0.9 * rows THEN
+  IF p_weight + 2 * p_noise < 0.95 * rows THEN
     RAISE NOTICE 'dpsidecar: about % %% of the weight of % is lost: %a value is missing, or they are longer than scales allow and were shortened',
         round((100 * least(1 - p_weight / rows, 1))::numeric), CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END,
         CASE WHEN coalesce(d.persons, d.block_rows) IS NOT NULL THEN 'there are fewer than the ' || rows || ' that are registered, ' ELSE '' END
