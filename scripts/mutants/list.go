@@ -561,7 +561,7 @@ var mutants = []mutant{
 	{"newton: Huber steps take the whole curvature of parabolas", "internal/dpsco/newton_curve.go",
 		"const touching = 0.7", "const touching = 1", []tests{{"./internal/dpsco", "TestHuberFitsForgive"}}},
 	{"newton: intervals are where a step was cut short", "internal/dpsco/newton_intervals.go",
-		"case !f.arrives, floats", "case floats", []tests{{"./internal/dpsco", "TestAStepThatWasCutShort"}}},
+		"case !f.arrives, f.falls, floats", "case floats", []tests{{"./internal/dpsco", "TestAStepThatWasCutShort"}}},
 	{"newton: exposures are left out", "internal/dpsco/block.go",
 		`	if b.Offset != nil {`, `	if b.Offset == nil && len(b.Offset) > 0 {`, []tests{{"./internal/dpsco", "TestPoissonIntervalsCover"}}},
 	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
