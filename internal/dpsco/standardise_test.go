@@ -359,10 +359,10 @@ func TestDescentsFindATargetFarFromZero(t *testing.T) {
 }
 
 // A descent on a target that is moved minimises the loss that was asked for: a tenth of the rows far above the others move the
-// intercept of least squares by 0.08, and that of a delta of 0.01, in the unit of the scale, hardly.
+// intercept of least squares by 0.08, and that of a delta of 0.2, in the unit of the scale, by 0.022.
 func TestDescentsKeepTheirDelta(t *testing.T) {
 	const n = 4000
-	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{Delta: 0.01}} {
+	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{Delta: 0.2}} {
 		r := rand.New(rand.NewPCG(4, 9))
 		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
 		for i := range x.Y {
@@ -382,7 +382,7 @@ func TestDescentsKeepTheirDelta(t *testing.T) {
 		}
 		got.moved.unscaleResult(&got)
 		_, huber := l.(loss.Huber)
-		if off := got.Coefficients[0] - 1; math.Abs(off-map[bool]float64{false: 0.08, true: 0.0015}[huber]) > 0.003 {
+		if off := got.Coefficients[0] - 1; math.Abs(off-map[bool]float64{false: 0.08, true: 0.0222}[huber]) > 0.003 {
 			t.Errorf("%T: the intercept is 1 + %v", l, off)
 		}
 	}
