@@ -67,7 +67,11 @@ func Expressions(ctx context.Context, conn *pgx.Conn, req Request) (from string,
 		kept = append(kept, types[j].expression(names[j]))
 	}
 	if len(kept) > 0 { // no CASE and no AND: every column of every row is computed, or statistics of the values that are stored out of line would count the rows that pass
-		columns[0] = "(ARRAY[NULL::pg_catalog.float8, " + columns[0] + "])[CASE pg_catalog.num_nulls(" + strings.Join(kept, ", ") + ") WHEN 0 THEN 2 ELSE 1 END]"
+		var missing []string
+		for some := range slices.Chunk(kept, 100) { // a function has no more arguments
+			missing = append(missing, "pg_catalog.num_nulls("+strings.Join(some, ", ")+")")
+		}
+		columns[0] = "(ARRAY[NULL::pg_catalog.float8, " + columns[0] + "])[CASE " + strings.Join(missing, " OPERATOR(pg_catalog.+) ") + " WHEN 0 THEN 2 ELSE 1 END]"
 	}
 	from, err = req.source(ctx, conn)
 	return from, columns, err

@@ -116,3 +116,24 @@ func TestReadsOfTheCatalogueTellNoLevel(t *testing.T) {
 	}
 	t.Log(reads["none"])
 }
+
+// A request may restrict more columns than a function has arguments.
+func TestManyFilters(t *testing.T) {
+	const many = 150
+	var columns []string
+	req := arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: []string{"y"}, Levels: map[string][]string{}, Only: map[string][]string{}, Rows: 10, Filters: many}
+	for k := range many {
+		name := fmt.Sprintf("c%d", k)
+		columns = append(columns, name+" text DEFAULT 'a'")
+		req.Columns, req.Levels[name], req.Only[name] = append(req.Columns, name), []string{"a", "b"}, []string{"a"}
+	}
+	ctx, tx := begin(t, "CREATE TABLE t (y float8, "+strings.Join(columns, ", ")+")", "INSERT INTO t (y) SELECT generate_series(1, 10)", "UPDATE t SET c149 = 'b' WHERE y > 7")
+	from, computed, err := arrowio.Expressions(ctx, tx.Conn(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count int
+	if err := tx.QueryRow(ctx, "SELECT count("+computed[0]+") FROM "+from).Scan(&count); err != nil || count != 7 {
+		t.Errorf("%d rows pass, %v", count, err)
+	}
+}

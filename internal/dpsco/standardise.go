@@ -69,10 +69,13 @@ var (
 // sureOfValues deviations of the noise of its count. It remains as it is if that interval is within a bin of 0, if
 // the count of values far from it stands out by standsFar deviations (surelyFar where that is less than fewFar of
 // the rows), or if one bin of the second seems to hold mostInOneBin of the rows. Where 0 or another single value is
-// that frequent, the others are few, may lie anywhere, and would become very long.
+// that frequent, the others are few, may lie anywhere, and would become very long. Without a second
+// histogram such a target is moved, but keeps its unit, and others have a unit of leastOfTarget at least: the rows beyond the interval may be a
+// quarter of all, and gradients are clipped in that unit.
 const (
 	longestInterval = 0x1p-3
-	longestOfTarget = 1 // without a second histogram
+	longestOfTarget = 1    // without a second histogram
+	leastOfTarget   = 0.25 // the least unit, without a second histogram
 	mostValues      = 0.75
 	sureOfValues    = 2
 	standsFar       = 2.3
@@ -305,7 +308,13 @@ func placement(x Data, columns []numeric, position, detail mechanism, src *mech.
 		if ok && (high+first.Width < c.zero || c.zero < low-first.Width) {
 			near = append(near, c)
 			centre, scale := moved.of(c)
-			*centre, *scale = (low+high)/2, max(high-low, 2*first.Width)/2
+			switch *centre, *scale = (low+high)/2, max(high-low, 2*first.Width)/2; {
+			case detail != nil: // the second histogram says more
+			case slices.Max(counts.noisy) > mostInOneBin*counts.rows:
+				*scale = 1
+			default:
+				*scale = max(*scale, leastOfTarget)
+			}
 		}
 	}
 	if near == nil || detail != nil && !moved.refine(x, near, detail, src) {

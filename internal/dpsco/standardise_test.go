@@ -358,6 +358,28 @@ func TestDescentsFindATargetFarFromZero(t *testing.T) {
 	}
 }
 
+// A target of which four in five are one value, and the others two thirds of the scale below it where a flag is true: the slope of the flag
+// is found as where nobody looks (-0.90 of -1). In a unit as small as the bin of that value it was -0.11. Seeds are fixed.
+func TestDescentsSeeBesideAnAtom(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 8))
+	x := Data{Shape: Shape{N: 3000, D: 6, Intercept: true}, X: columns(5, 3000), Y: make([]float64, 3000)}
+	for i := range x.Y {
+		for j := range x.X {
+			x.X[j][i] = r.NormFloat64()
+		}
+		if x.X[0][i], x.Y[i] = 0, 1.5; r.IntN(5) == 0 {
+			x.X[0][i], x.Y[i] = 1, 0.5
+		}
+	}
+	var slopes []float64
+	for seed := range uint64(9) {
+		slopes = append(slopes, resultOf(t, Scaled{Algorithm: Regression{Loss: loss.Squared{}}, X: repeat(1, 5), Y: 1, Flags: []int{0}}, x, 0.3, seed).Coefficients[1])
+	}
+	if t.Logf("%.3g", slopes); medianOf(slopes) > -0.8 {
+		t.Errorf("slopes %.3g of -1", slopes)
+	}
+}
+
 // A descent on a target that is moved minimises the loss that was asked for: a tenth of the rows far above the others move the
 // intercept of least squares by 0.08, and that of a delta of 0.2, in the unit of the scale, by 0.022.
 func TestDescentsKeepTheirDelta(t *testing.T) {

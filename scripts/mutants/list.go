@@ -1003,7 +1003,7 @@ var mutants = []mutant{
 	{"a value out of line is fetched for each level that it is compared with", "internal/arrowio/expressions.go",
 		`value = c.cut(name)`, `value = name + "::pg_catalog.text"`, []tests{{"./internal/arrowio", "TestFetchesOfLongValues"}}},
 	{"targets of rows that do not count are not fetched", "internal/arrowio/expressions.go",
-		`"(ARRAY[NULL::pg_catalog.float8, " + columns[0] + "])[CASE pg_catalog.num_nulls(" + strings.Join(kept, ", ") + ") WHEN 0 THEN 2 ELSE 1 END]"`, `"CASE pg_catalog.num_nulls(" + strings.Join(kept, ", ") + ") WHEN 0 THEN " + columns[0] + " END"`, []tests{{"./internal/arrowio", "TestFetchesOfLongValues"}}},
+		`"(ARRAY[NULL::pg_catalog.float8, " + columns[0] + "])[CASE " + strings.Join(missing, " OPERATOR(pg_catalog.+) ") + " WHEN 0 THEN 2 ELSE 1 END]"`, `"CASE " + strings.Join(missing, " OPERATOR(pg_catalog.+) ") + " WHEN 0 THEN " + columns[0] + " END"`, []tests{{"./internal/arrowio", "TestFetchesOfLongValues"}}},
 	{"labels are looked up when they are met", "internal/arrowio/arrowio.go",
 		`if types[j].name == enumKind.name {`, `if types[j].name == "" {`, []tests{{"./internal/arrowio", "TestReadsOfTheCatalogue"}}},
 	{"the comparison of levels is looked up when there is a value", "internal/arrowio/expressions.go",

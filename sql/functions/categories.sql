@@ -147,7 +147,7 @@ BEGIN
     IF NOT d.categories ? given.key THEN
       RAISE EXCEPTION 'where_level names "%", which is no category of data set "%"', dp_int.excerpt(given.key), d.name
         USING ERRCODE = '42703', HINT = format('%s. No privacy budget was spent.', CASE
-          WHEN dp_int.is_boolean(d.relid, given.key::name) THEN format('A boolean column has levels where a steward registers it as a category: categories => %L', jsonb_build_object(given.key, '["false", "true"]'::jsonb) || d.categories)
+          WHEN given.key = ANY ((d.target || d.features)::text[]) AND dp_int.is_boolean(d.relid, given.key::name) THEN format('A boolean column has levels where a steward registers it as a category: categories => %L', jsonb_build_object(given.key, '["false", "true"]'::jsonb) || d.categories)
           WHEN d.categories = '{}' THEN 'It has none: a steward registers columns with their levels'
           ELSE (SELECT 'Categories are ' || string_agg(c, ', ' ORDER BY c) FROM jsonb_object_keys(d.categories) AS c) END);
     ELSIF jsonb_typeof(given.value) <> 'array' OR given.value = '[]' THEN
