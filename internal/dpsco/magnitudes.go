@@ -496,28 +496,12 @@ func (m *magnitudes) powerTail(cut, p float64, c tailAssumption) float64 {
 	return seen + share*(math.Pow(edge, p)*a/(a-p)-math.Pow(cut, p))
 }
 
-// heavy returns why if a tail is too heavy for an interval, or rows are likely to lie far beyond it, and otherwise nothing.
+// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
 func heavy(of *magnitudes, least float64, why string) string {
-	if of.top == magnitudeBins-1 || of.index(tailHides) < least || of.seen && !of.bounded && of.farStandsOut() > farOut { // the last bin has no upper edge
+	if of.top == magnitudeBins-1 || of.index(tailHides) < least { // the last bin has no upper edge
 		return why
 	}
 	return ""
-}
-
-// farOut is the number of standard deviations of noise from which on a count far above the visible bins makes rows there likely,
-// such as those with a code of 999 for unknown. Noise alone exceeds it in one column of thirty.
-const farOut = 3.2
-
-// farStandsOut returns the largest count of a bin beyond those in which the tail may be hidden, or of two next to each other, in
-// standard deviations of its noise.
-func (m *magnitudes) farStandsOut() (most float64) {
-	for k := m.top + 1 + m.hides; k < magnitudeBins; k++ {
-		most = max(most, m.noisy[k]/m.sd)
-		if k+1 < magnitudeBins {
-			most = max(most, (m.noisy[k]+m.noisy[k+1])/m.sd/math.Sqrt2)
-		}
-	}
-	return most
 }
 
 // leastIndex is the least tail index where noise may hide more than the share coarse of the rows in a bin, and where it
