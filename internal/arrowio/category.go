@@ -32,9 +32,11 @@ func (c *category) position(b []byte) float64 {
 }
 
 // cut returns SQL for the beginning of a text: all of it unless it is longer than every level, and then enough
-// to be longer than these. The cast of character(n) removes the blanks at the end of a value, before that. A value that is stored out of line is fetched once, whatever it is: the server's
-// statistics count every fetch (pg_stat_all_tables of the TOAST table), and would tell how many rows have a
-// level if only texts of some lengths, or some comparisons, fetched it.
+// to be longer than these. Before that the cast of character(n) removes the blanks at the end of a value.
+//
+// A value that is stored out of line is fetched once, whatever it is: the server's statistics count every fetch
+// (pg_stat_all_tables of the TOAST table), and would tell how many rows have a level if only texts of some
+// lengths, or some comparisons, fetched it.
 func (c *category) cut(name string) string {
 	return fmt.Sprintf("pg_catalog.substr(%s::pg_catalog.text, 1, %d)", name, c.longest+1)
 }

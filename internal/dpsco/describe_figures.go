@@ -272,7 +272,8 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 
 // offRanks / Epsilon bounds the rank error of a selected quantile in 95 of 100 cases. It exceeds likelyOffRanks = 2 ln 20,
 // which would do if all numbers were as likely, because the selection gives more weight to numbers with few digits. The grid has
-// numbers of 15 decades next to 0, which together weigh some 30 times those next to another quartile: 2 ln 30 = zeroRanks more, unless many values are 0.
+// numbers of 15 decades next to 0, which together weigh some 30 times those next to another quartile: 2 ln 30 = zeroRanks more,
+// unless many values are 0.
 const (
 	offRanks       = 9
 	likelyOffRanks = 6

@@ -69,9 +69,10 @@ var (
 // sureOfValues deviations of the noise of its count. It remains as it is if that interval is within a bin of 0, if
 // the count of values far from it stands out by standsFar deviations (surelyFar where that is less than fewFar of
 // the rows), or if one bin of the second seems to hold mostInOneBin of the rows. Where 0 or another single value is
-// that frequent, the others are few, may lie anywhere, and would become very long. Without a second
-// histogram such a target is moved, but keeps its unit, and others have a unit of leastOfTarget at least: the rows beyond the interval may be a
-// quarter of all, and gradients are clipped in that unit.
+// that frequent, the others are few, may lie anywhere, and would become very long.
+//
+// Without a second histogram such a target is moved, but keeps its unit, and others have a unit of leastOfTarget at
+// least: the rows beyond the interval may be a quarter of all, and gradients are clipped in that unit.
 const (
 	longestInterval = 0x1p-3
 	longestOfTarget = 1    // without a second histogram
