@@ -306,6 +306,29 @@ func TestMissingIntervalsAreTold(t *testing.T) {
 	}
 }
 
+// Whoever asks for fits by groups is told where pooling has left no difference between their slopes, also of the kept answer,
+// and not where groups differ or are not pooled. At so little eps noise explains all differences in most fits.
+func TestPooledSlopesAreTold(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.shops(3000)
+	const asked = `SELECT * FROM dp_linear_regress_by($1, 'region', $2, features => '{age}', options => $3::jsonb)`
+	hears := func(eps float64, options string) bool {
+		conn, heard := w.listening(w.person)
+		w.exec(conn, asked, w.dataset, eps, options)
+		return strings.Contains(strings.Join(heard(), "\n"), "dpsidecar: all groups have the same slopes: noise and chance explain all by which they differ")
+	}
+	told, eps := false, 0.1
+	for ; !told && eps < 0.14; eps += 0.001 {
+		told = hears(eps, `{}`)
+	}
+	if kept := hears(eps-0.001, `{}`); !told || !kept {
+		t.Errorf("told: %v, and of the kept answer: %v", told, kept)
+	}
+	if hears(20, `{}`) || hears(0.1, `{"pool": "none"}`) {
+		t.Error("it is told where groups differ, or are not pooled")
+	}
+}
+
 // The hint beside the reasons is a statement that shows which figures they are of.
 func TestTheHintOnMissingFiguresRuns(t *testing.T) {
 	w := newWorld(t, 100, 1e-5)
@@ -495,6 +518,16 @@ func TestAStewardIsToldOfOversights(t *testing.T) {
 	w.exec(conn, `SELECT dp_grant($1, $2)`, w.dataset, w.person+"_group")
 	if said := heard()[before:]; len(said) != 0 {
 		t.Errorf("a member may ask: %q", said)
+	}
+
+	// Nor does anybody find out by itself that grants end with a registration.
+	for _, granted := range []bool{true, false} {
+		before = len(heard())
+		w.exec(conn, `SELECT dp_unregister($1)`, w.dataset)
+		if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, fmt.Sprintf("data set %q can no longer be asked by those to whom it was granted (%[2]q, \"%[2]s_group\")", w.dataset, w.person)) != granted || granted != (said != "") {
+			t.Errorf("unregistered, granted %v: %q", granted, said)
+		}
+		w.exec(conn, `SELECT dp_register($1, $1::text::regclass, 'amount', '{age}', 1, scales => '{"age": 40}')`, w.dataset)
 	}
 
 	// Nor does anybody find out before the day that blocks begin in a year that was mistyped.

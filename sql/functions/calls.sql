@@ -244,6 +244,7 @@ BEGIN
   kept := coalesce(kept, dp_int.kept_release(r.dataset, r.hash));
   PERFORM dp_int.tell_cut(kept);
   PERFORM dp_int.tell_huber_delta(kept);
+  PERFORM dp_int.tell_pooled(kept);
   PERFORM dp_int.tell_missing(kept);
 END $$;
 
@@ -296,6 +297,21 @@ BEGIN
     RAISE NOTICE 'dpsidecar: the coefficients and their intervals are those of huber_delta %, not %: most residuals are seen to be far smaller',
         concat(dp_int.rounded(r.huber_delta, dp_int.decimals(r.huber_delta, NULL)), CASE WHEN r.parameters ? 'by' THEN ' or more' END), asked
       USING HINT = 'Rows beyond it count for less than was asked for. Where errors are symmetric that changes nothing; where they are not, with more eps huber_delta goes to the one asked for.';
+  END IF;
+END $$;
+
+-- Tells readers of coefficients by groups that pooling has made the slopes of all groups the same.
+CREATE OR REPLACE FUNCTION dp_int.tell_pooled(p_release uuid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  r CONSTANT dp_int.release := (SELECT r FROM dp_int.release r WHERE r.id = p_release);
+BEGIN
+  IF r.parameters ->> 'pool' = 'shrink' AND (
+      SELECT bool_and(s.n > 1 AND s.largest - s.least <= 1e-9 * s.size) AND max(s.size) > 0
+        FROM (SELECT count(*) AS n, min(c.coef) AS least, max(c.coef) AS largest, max(abs(c.coef)) AS size
+                FROM dp_int.coefficient c WHERE c.release = r.id AND c.term <> '(intercept)' GROUP BY c.term) AS s) THEN
+    RAISE NOTICE 'dpsidecar: all groups have the same slopes: noise and chance explain all by which they differ, so that they were moved to their mean'
+      USING HINT = 'That does not say that groups are alike. With more eps they differ; with options => ''{"pool": "none"}'', which is another request, each keeps its own.';
   END IF;
 END $$;
 

@@ -250,6 +250,9 @@ DECLARE
   before_epsilon CONSTANT numeric := dp_int.least_epsilon(a, t, a.spent_delta);
   after_epsilon CONSTANT numeric := dp_int.least_epsilon(a, dp_int.add_entry(t, a, e), a.spent_delta + e.delta);
   remedy text := 'ask the steward for dp_set_budget';
+  -- Under zCDP the eps of a request is more than what it adds to the epsilon spent, once something is spent.
+  most CONSTANT text := 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int))
+    || CASE WHEN p_eps > (p_epsilon - before_epsilon) * 1.02 THEN format(' (added to what was asked before, it costs the %s left)', dp_int.shown_remaining(p_epsilon - before_epsilon)) ELSE '' END;
   asked_delta CONSTANT numeric := (SELECT delta FROM dp_int.job WHERE id = e.job);
   asked_eps CONSTANT numeric := (SELECT eps FROM dp_int.job WHERE id = e.job);
   why CONSTANT text := CASE WHEN after_epsilon - before_epsilon <= asked_eps * 1.001 OR after_epsilon = 'Infinity' THEN ''
@@ -262,10 +265,10 @@ BEGIN
   END IF;
   remedy := CASE WHEN p_both IS NOT NULL THEN p_both
                  WHEN before_epsilon >= p_epsilon THEN 'A' || substr(remedy, 2)
-                 WHEN asked_delta > a.delta THEN concat('Ask with a smaller delta, at most ', a.delta::float8, ', ', 'or with a smaller eps, at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int)) || ' at this delta, ', 'or ', remedy)
+                 WHEN asked_delta > a.delta THEN concat('Ask with a smaller delta, at most ', a.delta::float8, ', ', 'or with a smaller eps at this delta, ' || most || ', ', 'or ', remedy)
                  WHEN p_eps = 0 THEN concat('With this method no eps would do beside what was asked with others: ', CASE WHEN t.rest = 0 THEN 'ask dp_l1_regress, or ' END, remedy)
                  WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', p_eps::float8, remedy)
-                 ELSE concat('Ask with a smaller eps, ', 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int)) || ', ', 'or ', remedy) END;
+                 ELSE concat('Ask with a smaller eps, ', most || ', ', 'or ', remedy) END;
   RAISE EXCEPTION '%', format(
     CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
          ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,

@@ -424,10 +424,15 @@ CREATE OR REPLACE FUNCTION public.dp_unregister(dataset text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_unregister.dataset);
+  granted CONSTANT text := (SELECT string_agg(format('"%s"', dp_int.role_of(g.principal)), ', ' ORDER BY dp_int.role_of(g.principal)) FROM dp_int.dataset_grant g WHERE g.dataset = d.id);
 BEGIN  -- also in a copy: adopt refuses a data set whose relation is not there
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset SET unregistered_at = clock_timestamp() WHERE id = d.id;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, '{"unregister": {}}');
+  IF granted IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: data set "%" can no longer be asked by those to whom it was granted (%): they still see its releases', d.name, granted
+      USING HINT = 'Grants do not go over to another registration: there, dp_grant them again. dp_revoke takes the releases away too.';
+  END IF;
 END $$;
 COMMENT ON FUNCTION public.dp_unregister IS
   'Takes a data set''s name away. The ledger, what was spent, and the releases stay, for those to whom it is granted until dp_revoke; registering the same people again inherits what was spent. For dp_admin.';
