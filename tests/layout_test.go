@@ -1,5 +1,5 @@
-// Package tests looks at dpsidecar from outside: its layout here, and in the
-// folders below the whole of it end to end.
+// Package tests tests dpsidecar from outside: the layout of the repository (layout_test.go, docs_test.go),
+// and the whole system end to end on a private Postgres (the other files).
 package tests
 
 import (
@@ -30,37 +30,37 @@ const (
 // dpsco mean -> mech -> privacy and solve -> prox. Whoever adds a package says
 // here where it stands.
 var mayImport = map[string][]string{
-	"internal/admin":              {"internal/job"},
 	"cmd/dpsidecar":               {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql", "internal/spill"},
+	"internal/admin":              {"internal/job"},
+	"internal/arrowio":            {"internal/dpsco", "internal/mech"},
 	"internal/audit":              {"internal/catalogue", "internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/catalogue":          {},
 	"internal/demo":               {"internal/dev", "internal/progress"},
 	"internal/dev":                {"internal/install", "internal/job", "internal/localpg", "sql"},
-	"internal/experiment":         {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
-	"internal/install":            {"internal/version", "sql"},
-	"internal/job":                {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql", "internal/spill", "internal/sqlsum"},
-	"internal/arrowio":            {"internal/dpsco", "internal/mech"},
-	"internal/ledger":             {"internal/privacy"},
 	"internal/dpsco":              {"internal/catalogue", "internal/lane", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve", "internal/sqlsum"},
 	"internal/dpsco/loss":         {},
 	"internal/dpsco/mean":         {"internal/mech", "internal/privacy"},
-	"internal/mech":               {"internal/lane", "internal/mech/internal/hook", "internal/privacy"},
-	"internal/mech/internal/hook": {},
-	"internal/mech/mechtest":      {"internal/mech", "internal/mech/internal/hook"}, // for tests: nothing else imports it
-	"scripts/mutants":             {},
-	"scripts/sbom":                {},
-	"internal/mech/expmech":       {"internal/mech", "internal/privacy"},
-	"internal/mech/objpert":       {"internal/mech", "internal/mech/internal/hook", "internal/privacy"},
-	"internal/privacy":            {},
 	"internal/dpsco/prox":         {},
 	"internal/dpsco/solve":        {"internal/dpsco/prox"},
+	"internal/experiment":         {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
+	"internal/install":            {"internal/version", "sql"},
+	"internal/job":                {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql", "internal/spill", "internal/sqlsum"},
+	"internal/lane":               {},
+	"internal/ledger":             {"internal/privacy"},
 	"internal/localpg":            {},
 	"internal/localpg/installed":  {"internal/localpg"},
-	"internal/version":            {},
+	"internal/mech":               {"internal/lane", "internal/mech/internal/hook", "internal/privacy"},
+	"internal/mech/expmech":       {"internal/mech", "internal/privacy"},
+	"internal/mech/internal/hook": {},
+	"internal/mech/mechtest":      {"internal/mech", "internal/mech/internal/hook"}, // for tests: nothing else imports it
+	"internal/mech/objpert":       {"internal/mech", "internal/mech/internal/hook", "internal/privacy"},
+	"internal/privacy":            {},
 	"internal/progress":           {},
 	"internal/spill":              {},
 	"internal/sqlsum":             {},
-	"internal/catalogue":          {},
-	"internal/lane":               {},
+	"internal/version":            {},
+	"scripts/mutants":             {},
+	"scripts/sbom":                {},
 	"sql":                         {"internal/catalogue"},
 }
 
