@@ -112,25 +112,25 @@ type law struct {
 const rare = 0.0075
 
 var laws = []law{
-	{name: "law: normal", row: normals, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() }},
-	{name: "law: skewed rows, heavy errors", row: func(x []float64, r *rand.Rand) {
+	{name: "generated: normal", row: normals, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() }},
+	{name: "generated: skewed rows, heavy errors", row: func(x []float64, r *rand.Rand) {
 		for j := range x {
 			x[j] = math.Exp(.6 * r.NormFloat64())
 		}
 	}, e: func(_ []float64, r *rand.Rand) float64 { return .6 * studentThree(r) }},
-	{name: "law: a rare flag", row: func(x []float64, r *rand.Rand) {
+	{name: "generated: a rare flag", row: func(x []float64, r *rand.Rand) {
 		normals(x, r)
 		if x[0] = 0; r.Float64() < rare {
 			x[0] = 1
 		}
 	}, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() }},
-	{name: "law: badly conditioned", row: func(x []float64, r *rand.Rand) {
+	{name: "generated: badly conditioned", row: func(x []float64, r *rand.Rand) {
 		common := r.NormFloat64()
 		for j := range x {
 			x[j] = 1 + .2*(math.Sqrt(.98)*common+math.Sqrt(.02)*r.NormFloat64())
 		}
 	}, e: func(_ []float64, r *rand.Rand) float64 { return .5 * r.NormFloat64() }},
-	{name: "law: heteroscedastic", row: normals, e: func(x []float64, r *rand.Rand) float64 { return r.NormFloat64() * (.2 + .8*math.Abs(x[0])) }},
+	{name: "generated: heteroscedastic", row: normals, e: func(x []float64, r *rand.Rand) float64 { return r.NormFloat64() * (.2 + .8*math.Abs(x[0])) }},
 }
 
 func normals(x []float64, r *rand.Rand) {
@@ -154,9 +154,9 @@ const lawSlopes = 4
 
 // countLaws are additional laws for counts.
 var countLaws = []law{
-	{name: "law: rare counts", row: normals, constant: -3.3},
-	{name: "law: large counts", row: normals, constant: 3},
-	{name: "law: varying counts", row: normals, vary: 2},
+	{name: "generated: rare counts", row: normals, constant: -3.3},
+	{name: "generated: large counts", row: normals, constant: 3},
+	{name: "generated: varying counts", row: normals, vary: 2},
 }
 
 // lawsOf returns the laws for a model. Counts do not use the errors of heteroscedastic laws.
