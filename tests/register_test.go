@@ -636,6 +636,20 @@ func TestAFunctionsPeopleAreKnownOrAskedFor(t *testing.T) {
 		{"xml", `CREATE TABLE {}_two AS SELECT 1 AS i; CREATE MATERIALIZED VIEW {}_{n} AS SELECT 1.0::float8 AS amount, length(query_to_xml('SELECT * FROM public.{}', true, true, '')::text)::float8 AS age FROM {}_two`, "query_to_xml"},
 		{"json", `CREATE TYPE {}_range AS RANGE (subtype = int4); CREATE TABLE {}_four AS SELECT {}_range(i, i + 1) AS r FROM generate_series(1, 9) i; CREATE FUNCTION {}_{n}_f(r {}_range) RETURNS json STABLE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT to_json(amount) FROM public.{} OFFSET lower(r) LIMIT 1); END';
 			CREATE CAST ({}_range AS json) WITH FUNCTION {}_{n}_f({}_range); CREATE VIEW {}_{n} AS SELECT to_json(r)::text::float8 AS amount, 1::float8 AS age FROM {}_four`, "_json_f(public.{}_range) reads is not known: it has no BEGIN ATOMIC"},
+		// What pg_depend has no entry for.
+		{"negator", `CREATE TABLE {}_five AS SELECT i FROM generate_series(1, 9) i; CREATE SCHEMA {}_ops; CREATE FUNCTION {}_{n}_f(i int, j int) RETURNS boolean STABLE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT amount > 3 FROM public.{} OFFSET i LIMIT 1); END';
+			CREATE OPERATOR {}_ops.=== (LEFTARG = int, RIGHTARG = int, FUNCTION = int4ne, NEGATOR = OPERATOR({}_ops.!===)); CREATE OPERATOR {}_ops.!=== (LEFTARG = int, RIGHTARG = int, FUNCTION = {}_{n}_f, NEGATOR = OPERATOR({}_ops.===));
+			CREATE VIEW {}_{n} AS SELECT (NOT (i OPERATOR({}_ops.===) 0))::int::float8 AS amount, i::float8 AS age FROM {}_five`, "_negator_f(integer,integer) reads is not known: it has no BEGIN ATOMIC"},
+		{"domain", `CREATE TABLE {}_six AS SELECT i FROM generate_series(1, 9) i; CREATE FUNCTION {}_{n}_f(i int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN PERFORM set_config(''own.v'', (SELECT amount::text FROM public.{} OFFSET i LIMIT 1), false); RETURN true; END';
+			CREATE DOMAIN {}_{n}_d AS int CHECK ({}_{n}_f(VALUE)); CREATE VIEW {}_{n} AS SELECT CASE WHEN i::{}_{n}_d IS NOT NULL THEN current_setting('own.v')::float8 END AS amount, i::float8 AS age FROM {}_six`, "_domain_f(integer) reads is not known: it has no BEGIN ATOMIC"},
+		{"bounds", `CREATE TABLE {}_seven AS SELECT i FROM generate_series(1, 9) i; CREATE TYPE {}_{n}_r AS RANGE (subtype = {}_domain_d);
+			CREATE VIEW {}_{n} AS SELECT CASE WHEN format('[%s,%s]', i, i)::{}_{n}_r IS NOT NULL THEN current_setting('own.v')::float8 END AS amount, i::float8 AS age FROM {}_seven`, "_domain_f(integer) reads is not known: it has no BEGIN ATOMIC"},
+		{"input", `CREATE TABLE {}_eight AS SELECT i FROM generate_series(1, 9) i;
+			DO $$ BEGIN EXECUTE format('CREATE VIEW {}_{n} AS SELECT CASE WHEN domain_in(textout(i::text), %s, -1) IS NOT NULL THEN current_setting(''own.v'')::float8 END AS amount, i::float8 AS age FROM {}_eight', '{}_domain_d'::regtype::oid); END $$`, "function domain_in(cstring,oid,integer) reads is not known"},
+		{"checked", `CREATE TABLE {}_nine AS SELECT i FROM generate_series(1, 9) i; CREATE DOMAIN {}_{n}_d AS int CHECK (set_config('own.v', query_to_xml(format('SELECT amount FROM public.{} OFFSET %s LIMIT 1', VALUE), true, false, '')::text, false) IS NOT NULL);
+			CREATE VIEW {}_{n} AS SELECT CASE WHEN i::{}_{n}_d IS NOT NULL THEN length(current_setting('own.v'))::float8 END AS amount, i::float8 AS age FROM {}_nine`, "query_to_xml"},
+		{"standard", `CREATE TABLE {}_ten AS SELECT i FROM generate_series(1, 9) i; CREATE FUNCTION {}_{n}_f(i int, t text DEFAULT query_to_xml('SELECT * FROM public.{}', true, true, '')::text) RETURNS float8 STABLE BEGIN ATOMIC SELECT ascii(substr(t, i, 1))::float8; END;
+			CREATE VIEW {}_{n} AS SELECT {}_{n}_f(i) AS amount, i::float8 AS age FROM {}_ten`, "query_to_xml"},
 		{"catalog", `CREATE TABLE {}_three AS SELECT 1 AS i; CREATE MATERIALIZED VIEW {}_{n} AS SELECT o.i::float8 AS amount, s.staattnum::float8 AS age FROM {}_three o, pg_statistic s`, "pg_statistic"},
 	} {
 		fill := strings.NewReplacer("{}", w.dataset, "{n}", c.name)

@@ -179,7 +179,7 @@ CREATE OR REPLACE FUNCTION dp_int.mixes_rows(p_relid oid) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   of_one_row CONSTANT text[] := '{VAR,CONST,FUNCEXPR,NAMEDARGEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARRAYOPEXPR,BOOLEXPR,RELABELTYPE,COERCEVIAIO,ARRAYCOERCEEXPR,CONVERTROWTYPEEXPR,COLLATE,COLLATEEXPR,CASE,CASEEXPR,WHEN,CASEWHEN,'
-    'CASETESTEXPR,ARRAY,ARRAYEXPR,ROW,ROWEXPR,ROWCOMPARE,ROWCOMPAREEXPR,COALESCE,COALESCEEXPR,MINMAX,MINMAXEXPR,NULLTEST,BOOLEANTEST,COERCETODOMAIN,SUBSCRIPTINGREF,FIELDSELECT,SQLVALUEFUNCTION,XMLEXPR,'
+    'CASETESTEXPR,ARRAY,ARRAYEXPR,ROW,ROWEXPR,ROWCOMPARE,ROWCOMPAREEXPR,COALESCE,COALESCEEXPR,MINMAX,MINMAXEXPR,NULLTEST,BOOLEANTEST,COERCETODOMAIN,COERCETODOMAINVALUE,SUBSCRIPTINGREF,FIELDSELECT,SQLVALUEFUNCTION,XMLEXPR,'
     'JSONCONSTRUCTOREXPR,JSONISPREDICATE,JSONVALUEEXPR,JSONFORMAT,JSONRETURNING,JSONEXPR,JSONBEHAVIOR}';
   of_a_view CONSTANT text[] := of_one_row || '{QUERY,RTE,RANGETBLENTRY,RTEPERMISSIONINFO,ALIAS,TARGETENTRY,FROMEXPR,RANGETBLREF,SORTGROUPCLAUSE,ROWMARKCLAUSE}';
 BEGIN
@@ -193,7 +193,11 @@ BEGIN
       SELECT p.polqual::text, of_one_row
         FROM dp_int.relation_tree(p_relid) AS t(oid)
         JOIN pg_catalog.pg_policy p ON p.polrelid = t.oid AND p.polcmd IN ('r', '*')
-       WHERE dp_int.policies_apply(t.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid))))
+       WHERE dp_int.policies_apply(t.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid)))
+      UNION ALL
+      SELECT k.conbin::text, of_one_row
+        FROM dp_int.involved(p_relid) v
+        JOIN pg_catalog.pg_constraint k ON v.class = 'pg_catalog.pg_type'::regclass AND k.contypid = v.id)
     SELECT FROM trees
      WHERE (SELECT bool_or(m[1] <> ALL (allowed)) OR count(*) FILTER (WHERE m[1] = 'RANGETBLREF') <> count(*) FILTER (WHERE m[1] = 'QUERY')
               FROM regexp_matches(tree, E'(?<!\\\\)\\{([A-Z_]+)', 'g') AS m)
@@ -203,7 +207,7 @@ BEGIN
         OR EXISTS (SELECT FROM regexp_matches(tree, E'(?<!\\\\):opno ([0-9]+)', 'g') AS m WHERE m[1]::bigint >= 16384)
         OR EXISTS (SELECT FROM regexp_matches(tree, E'(?<!\\\\):(?:func|opfunc)id ([0-9]+)', 'g') AS m
                      JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid
-                    WHERE p.oid >= 16384 OR p.proname ~ '_to_xml|^pg_'
+                    WHERE p.oid >= 16384 OR p.proname ~ '_to_xml|^pg_' OR dp_int.takes_a_type(p.proargtypes)
                        OR p.provolatile = 'v' AND p.proname NOT IN ('clock_timestamp', 'timeofday', 'random', 'random_normal', 'gen_random_uuid')));
 END $$;
 

@@ -60,7 +60,25 @@ BEGIN
   SELECT k.castfunc FROM pg_catalog.pg_cast k JOIN types t ON t.id = k.castsource WHERE k.castfunc >= 16384 AND k.casttarget IN ('json'::regtype, 'jsonb'::regtype);
 END $$;
 
--- Relations, functions and operators below a relation, itself included.
+-- What a parse tree may run that pg_depend has no entry for: casts to json, and the constraints of a domain that RETURNING names.
+CREATE OR REPLACE FUNCTION dp_int.unnamed(p_tree text) RETURNS TABLE(class oid, id oid)
+LANGUAGE sql STABLE AS $$
+  SELECT 'pg_catalog.pg_proc'::regclass::oid, dp_int.casts_to_json(p_tree)
+  UNION ALL
+  SELECT 'pg_catalog.pg_type'::regclass::oid, m[1]::oid FROM regexp_matches(p_tree, E'(?<!\\\\):typid ([0-9]+)', 'g') AS m
+$$;
+
+-- The types that a type is made of: that of a domain, of elements, of the attributes of a row, of the bounds of a range.
+CREATE OR REPLACE FUNCTION dp_int.parts_of_type(p_type oid) RETURNS SETOF oid
+LANGUAGE sql STABLE AS $$
+  SELECT part FROM pg_catalog.pg_type y, unnest(ARRAY[y.typbasetype, y.typelem]) AS part WHERE y.oid = p_type
+  UNION ALL
+  SELECT part FROM pg_catalog.pg_range g, unnest(ARRAY[g.rngsubtype, g.rngtypid]) AS part WHERE p_type IN (g.rngtypid, g.rngmultitypid)
+  UNION ALL
+  SELECT a.atttypid FROM pg_catalog.pg_type y JOIN pg_catalog.pg_attribute a ON a.attrelid = y.typrelid AND a.attnum > 0 WHERE y.oid = p_type
+$$;
+
+-- Relations, functions, operators and types below a relation, itself included.
 CREATE OR REPLACE FUNCTION dp_int.below(p_relid oid) RETURNS TABLE(class oid, id oid)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -79,25 +97,42 @@ BEGIN
         UNION ALL
         SELECT d.refclassid, d.refobjid
           FROM pg_catalog.pg_depend d
-         WHERE r.class <> 'pg_catalog.pg_class'::regclass AND d.classid = r.class AND d.objid = r.id
+         WHERE r.class IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass) AND d.classid = r.class AND d.objid = r.id
+        UNION ALL  -- the planner puts a negator in the place of NOT, and no entry names it
+        SELECT r.class, other FROM pg_catalog.pg_operator o, unnest(ARRAY[o.oprcom, o.oprnegate]) AS other WHERE r.class = 'pg_catalog.pg_operator'::regclass AND o.oid = r.id AND other <> 0
+        UNION ALL  -- what the constraints of domains call
+        SELECT d.refclassid, d.refobjid
+          FROM pg_catalog.pg_constraint k
+          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_constraint'::regclass AND d.objid = k.oid
+         WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
+        UNION ALL
+        SELECT r.class, t.id FROM dp_int.parts_of_type(r.id) AS t(id) WHERE r.class = 'pg_catalog.pg_type'::regclass
         UNION ALL
         SELECT d.refclassid, d.refobjid
           FROM pg_catalog.pg_policy p
           JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_policy'::regclass AND d.objid = p.oid
          WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*') AND dp_int.policies_apply(r.id, p_relid, tree)
         UNION ALL
-        SELECT 'pg_catalog.pg_proc'::regclass, dp_int.casts_to_json(t.tree)
+        SELECT unnamed.class, unnamed.id
           FROM (SELECT w.ev_action::text FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id
-                UNION ALL SELECT p.prosqlbody::text FROM pg_catalog.pg_proc p WHERE r.class = 'pg_catalog.pg_proc'::regclass AND p.oid = r.id
+                UNION ALL SELECT unnest(ARRAY[p.prosqlbody::text, p.proargdefaults::text]) FROM pg_catalog.pg_proc p WHERE r.class = 'pg_catalog.pg_proc'::regclass AND p.oid = r.id
+                UNION ALL SELECT k.conbin::text FROM pg_catalog.pg_constraint k WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
                 UNION ALL SELECT p.polqual::text FROM pg_catalog.pg_policy p
-                           WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*')) AS t(tree)
+                           WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*')) AS t(tree),
+               LATERAL dp_int.unnamed(t.tree) AS unnamed
         UNION ALL
         SELECT r.class, i.inhparent FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhrelid = r.id
         UNION ALL
         SELECT r.class, i.inhrelid FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhparent = r.id) AS step(class, id)
-     WHERE step.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass))
+     WHERE step.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)
+        OR step.class = 'pg_catalog.pg_type'::regclass AND step.id >= 16384)
   SELECT reached.class, reached.id FROM reached;
 END $$;
+
+-- Does a function of the system's own take a type by its OID, as the input functions of domains and rows do? Then
+-- no entry names that type, and what its constraints call.
+CREATE OR REPLACE FUNCTION dp_int.takes_a_type(p_types oidvector) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$ SELECT 'cstring'::regtype = ANY (p_types::oid[]) AND 'oid'::regtype = ANY (p_types::oid[]) $$;
 
 -- The reason why a relation may hold people who are not in its base relations, whose account could then
 -- not be found; NULL if it cannot. Of the system's own functions those count that execute a text or read
@@ -112,7 +147,9 @@ BEGIN
         FROM below b
         JOIN pg_catalog.pg_rewrite w ON b.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = b.id AND w.ev_type = '1'
       UNION ALL
-      SELECT p.prosqlbody::text FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id
+      SELECT t.tree FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id, unnest(ARRAY[p.prosqlbody::text, p.proargdefaults::text]) AS t(tree)
+      UNION ALL
+      SELECT k.conbin::text FROM below b JOIN pg_catalog.pg_constraint k ON b.class = 'pg_catalog.pg_type'::regclass AND k.contypid = b.id
       UNION ALL
       SELECT p.polqual::text
         FROM below b
@@ -129,7 +166,7 @@ BEGIN
       UNION ALL
       SELECT 4, format('what function %s reads is not known', p.oid::regprocedure)
         FROM trees, regexp_matches(tree, ':funcid ([0-9]+)', 'g') AS m
-        JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname ~ '_to_xml|^pg_(stat_|input_)')
+        JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname ~ '_to_xml|^pg_(stat_|input_)' OR dp_int.takes_a_type(p.proargtypes))
       UNION ALL
       SELECT 5, format('it shows %s, which is the system''s own', m[1]::oid::regclass)
         FROM trees, regexp_matches(tree, ':rtekind 0 :relid ([0-9]+)', 'g') AS m
@@ -264,19 +301,16 @@ BEGIN
                 UNION ALL SELECT r.class, r.id WHERE r.class IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)) AS o(class, id)
           JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.id
         UNION ALL
-        SELECT 'pg_catalog.pg_proc'::regclass, dp_int.casts_to_json(t.tree)
+        SELECT unnamed.class, unnamed.id
           FROM (SELECT w.ev_action::text FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id AND w.ev_type = '1'
                 UNION ALL SELECT p.polqual::text FROM pg_catalog.pg_policy p WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id
-                UNION ALL SELECT p.prosqlbody::text FROM pg_catalog.pg_proc p WHERE r.class = 'pg_catalog.pg_proc'::regclass AND p.oid = r.id) AS t(tree)
+                UNION ALL SELECT k.conbin::text FROM pg_catalog.pg_constraint k WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
+                UNION ALL SELECT unnest(ARRAY[p.prosqlbody::text, p.proargdefaults::text]) FROM pg_catalog.pg_proc p WHERE r.class = 'pg_catalog.pg_proc'::regclass AND p.oid = r.id) AS t(tree),
+               LATERAL dp_int.unnamed(t.tree) AS unnamed
         UNION ALL  -- the planner may put one in the place of the other
         SELECT r.class, other FROM pg_catalog.pg_operator o, unnest(ARRAY[o.oprcom, o.oprnegate]) AS other WHERE r.class = 'pg_catalog.pg_operator'::regclass AND o.oid = r.id AND other <> 0
         UNION ALL
-        SELECT r.class, part FROM pg_catalog.pg_type y, unnest(ARRAY[y.typbasetype, y.typelem]) AS part WHERE r.class = 'pg_catalog.pg_type'::regclass AND y.oid = r.id
-        UNION ALL
-        SELECT r.class, a.atttypid
-          FROM pg_catalog.pg_type y
-          JOIN pg_catalog.pg_attribute a ON a.attrelid = y.typrelid AND a.attnum > 0
-         WHERE r.class = 'pg_catalog.pg_type'::regclass AND y.oid = r.id) AS step(class, id)
+        SELECT r.class, t.id FROM dp_int.parts_of_type(r.id) AS t(id) WHERE r.class = 'pg_catalog.pg_type'::regclass) AS step(class, id)
      WHERE step.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass, 'pg_catalog.pg_type'::regclass)
        AND step.id >= 16384)  -- no object of the system's own changes
   SELECT reached.class, reached.id FROM reached;
@@ -360,9 +394,11 @@ CREATE OR REPLACE FUNCTION dp_int.function_versions(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
-    SELECT sha256(convert_to(coalesce(string_agg(concat(p.oid, ' ', p.xmin), ',' ORDER BY p.oid), ''), 'UTF8'))
-      FROM dp_int.involved(p_relid) v
-      JOIN pg_catalog.pg_proc p ON v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id);
+    SELECT sha256(convert_to(coalesce(string_agg(concat(x.oid, ' ', x.version), ',' ORDER BY x.oid, x.version), ''), 'UTF8'))
+      FROM dp_int.involved(p_relid) v,
+           LATERAL (SELECT p.oid, p.xmin::text FROM pg_catalog.pg_proc p WHERE v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id
+                    UNION ALL SELECT k.oid, k.xmin::text FROM pg_catalog.pg_constraint k WHERE v.class = 'pg_catalog.pg_type'::regclass AND k.contypid = v.id
+                    UNION ALL SELECT k.oid, k.xmin::text FROM pg_catalog.pg_cast k WHERE v.class = 'pg_catalog.pg_proc'::regclass AND k.castfunc = v.id) AS x(oid, version));
 END $$;
 
 -- Stores the hash of the present definitions for registered data sets with the option total that have none:
