@@ -153,16 +153,29 @@ $$;
 -- Raises where a relation may hold people of an existing account although the steward has not stated
 -- whose people it holds. Where a function reads the data, the tables beside it do not determine whose
 -- data it reads, even if they are known.
-CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid, p_unit name) RETURNS void
+-- p_account: the account that its relations have, NULL where none knows them. A view that shows other tables than when a
+-- data set of it was charged may show them because its people moved there.
+CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid, p_unit name, p_account bigint) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   reason CONSTANT text := dp_int.why_unknown(p_relid);
+  former dp_int.dataset;
   gone text;
   names text;
 BEGIN
+  SELECT d.* INTO former
+    FROM dp_int.dataset d
+    JOIN pg_catalog.pg_class c ON c.oid = p_relid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+   WHERE (d.relid = p_relid OR d.schema_name = n.nspname AND d.relation_name = c.relname) AND (d.account = p_account OR dp_int.ever_charged(d.id))
+   ORDER BY d.account IS NOT DISTINCT FROM p_account DESC, d.id DESC LIMIT 1;
   IF reason IS NOT NULL THEN
     RAISE EXCEPTION '% is refused: it is not known whose rows it has: %', p_relid::regclass, reason
       USING ERRCODE = '22023', HINT = 'If a data set of the same people is registered, name it with options {"account": "name"}. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.';
+  ELSIF former.account <> coalesce(p_account, 0) THEN
+    RAISE EXCEPTION '% is refused: it showed the people of data set "%", for which budget was spent, and reads other relations now', p_relid::regclass, former.name
+      USING ERRCODE = '22023',
+            HINT = format('If it shows the same people, name their account with options {"account": %s}. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.', former.account);
   ELSIF EXISTS (SELECT FROM dp_int.known_relations(p_relid, p_unit) k WHERE k.account IS NULL AND NOT k.child) THEN
     SELECT string_agg(DISTINCT g.relation, ', '), string_agg(DISTINCT format('"%s" (account %s)', d.name, d.account), ', ') INTO gone, names
       FROM dp_int.gone_relations() g

@@ -304,7 +304,7 @@ BEGIN
   PERFORM dp_int.follow_renames();
   account_id := dp_int.account_of(dp_register.relation, dp_register.options, dp_register.unit);
   IF NOT dp_register.options ?| '{account,new_population}' THEN
-    PERFORM dp_int.refuse_strangers(dp_register.relation, dp_register.unit);
+    PERFORM dp_int.refuse_strangers(dp_register.relation, dp_register.unit, account_id);
   ELSIF dp_register.options ? 'account' THEN  -- unused accounts of these people are left for the one that is named
     UPDATE dp_int.account_relation r SET current = false
       FROM dp_int.population(dp_register.relation, dp_register.unit) b
