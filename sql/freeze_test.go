@@ -125,6 +125,8 @@ func TestWhatFixesAColumnIsSeenAndMissed(t *testing.T) {
 		{revoked, "stays", "cost", ""},
 		{revoked, "parts", "day", "no UPDATE rights"},
 		{revoked + `GRANT UPDATE ON parts_2b TO stays_nurse`, "parts", "day", ""},
+		{revoked + `CREATE TABLE other (day date); CREATE TABLE child () INHERITS (stays, other); ALTER TABLE child OWNER TO stays_owner; ALTER TABLE other OWNER TO stays_owner; REVOKE UPDATE ON child, other FROM stays_owner`, "stays", "day", "no UPDATE rights"},
+		{revoked + `CREATE TABLE other (day date); CREATE TABLE child () INHERITS (stays, other); ALTER TABLE child OWNER TO stays_owner; ALTER TABLE other OWNER TO stays_owner; REVOKE UPDATE ON child, other FROM stays_owner; GRANT UPDATE ON other TO stays_nurse`, "stays", "day", ""},
 		{revoked + `GRANT UPDATE (day) ON stays TO stays_nurse`, "stays", "day", ""},
 		{revoked + `GRANT UPDATE (day) ON stays TO PUBLIC`, "stays", "day", ""},
 		{revoked + `GRANT pg_write_all_data TO stays_nurse`, "stays", "day", ""},

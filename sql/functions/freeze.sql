@@ -108,10 +108,15 @@ BEGIN
   RETURN EXISTS (SELECT FROM pg_catalog.pg_roles r
                   WHERE NOT r.rolsuper AND r.rolname <> 'pg_write_all_data' AND pg_has_role(r.oid, 'pg_write_all_data', 'MEMBER'))
       OR EXISTS (
-    SELECT FROM dp_int.heirs(p_relid, p_attnum) h
+      WITH RECURSIVE reaching(relid) AS (  -- an UPDATE of another parent reaches the rows of its children without rights on these
+        SELECT h.relid FROM dp_int.heirs(p_relid, p_attnum) AS h
+        UNION
+        SELECT i.inhparent FROM reaching r JOIN pg_catalog.pg_inherits i ON i.inhrelid = r.relid)
+    SELECT FROM reaching h
       JOIN pg_catalog.pg_class c ON c.oid = h.relid
       JOIN pg_catalog.pg_roles owner ON owner.oid = c.relowner
-      JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND a.attnum = h.attnum
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND NOT a.attisdropped
+           AND a.attname = (SELECT o.attname FROM pg_catalog.pg_attribute o WHERE o.attrelid = p_relid AND o.attnum = p_attnum)
      WHERE owner.rolsuper  -- jobs that load the table may run with his rights
         OR EXISTS (SELECT FROM pg_catalog.pg_subscription_rel s WHERE s.srrelid = h.relid)
         OR EXISTS (SELECT FROM (SELECT * FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner)))
