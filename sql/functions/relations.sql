@@ -424,6 +424,18 @@ BEGIN
   RETURN CASE WHEN invoker IS NOT NULL AND EXISTS (SELECT FROM dp_int.derived_views(p_relid)) THEN invoker END;
 END $$;
 
+-- A function below a relation that takes a type by its OID, NULL where there is none: dp_int.definition cannot cover that type.
+CREATE OR REPLACE FUNCTION dp_int.hides_a_type(p_relid oid) RETURNS regprocedure
+LANGUAGE sql STABLE AS $$
+  WITH involved AS MATERIALIZED (SELECT * FROM dp_int.involved(p_relid)),
+  trees(tree) AS (
+    SELECT w.ev_action::text FROM involved v JOIN pg_catalog.pg_rewrite w ON v.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = v.id AND w.ev_type = '1'
+    UNION ALL SELECT p.polqual::text FROM involved v JOIN pg_catalog.pg_policy p ON v.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = v.id
+    UNION ALL SELECT unnest(ARRAY[p.prosqlbody::text, p.proargdefaults::text]) FROM involved v JOIN pg_catalog.pg_proc p ON v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id
+    UNION ALL SELECT k.conbin::text FROM involved v JOIN pg_catalog.pg_constraint k ON v.class = 'pg_catalog.pg_type'::regclass AND k.contypid = v.id)
+  SELECT p.oid::regprocedure FROM trees, regexp_matches(tree, E'(?<!\\\\):funcid ([0-9]+)', 'g') AS m JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND dp_int.takes_a_type(p.proargtypes) LIMIT 1
+$$;
+
 -- The base type of a domain, also through other domains.
 CREATE OR REPLACE FUNCTION dp_int.domain_base(p_type oid) RETURNS oid
 LANGUAGE sql STABLE AS $$
@@ -462,6 +474,10 @@ BEGIN
     RAISE EXCEPTION '% is refused: view % has security_invoker, and does more than show columns of one relation', p_relid::regclass, invoker::regclass
       USING ERRCODE = '22023',
             HINT = format('It would read with the rights of dp_sidecar, which may read every registered table, and could show its owner what he may not read. As its owner run: ALTER VIEW %s RESET (security_invoker).', invoker::regclass);
+  END IF;
+  IF p_total AND dp_int.hides_a_type(p_relid) IS NOT NULL THEN
+    RAISE EXCEPTION '% is refused: it calls %, to which a type is given by its number', p_relid::regclass, dp_int.hides_a_type(p_relid)
+      USING ERRCODE = '22023', HINT = 'What a type checks decides whether reading raises an error, and a number may be any type''s: name the type in a cast.';
   END IF;
   reason := dp_int.why_not_total(p_relid);
   IF reason IS NOT NULL AND NOT p_total THEN
