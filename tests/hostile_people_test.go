@@ -219,6 +219,23 @@ func TestWhatIsGoneIsAskedFor(t *testing.T) {
 	}
 }
 
+// A view that shows a copy now, or has a table's place and shows a copy, may show the people of before.
+func TestAViewThatMovedIsAskedFor(t *testing.T) {
+	t.Parallel()
+	w := servedWorld(t)
+	view, old := w.dataset+"_v", w.dataset+"_old"
+	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%s AS SELECT amount, age FROM public.%s`, view, w.dataset))
+	w.mustShare(view, "{}")
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.copied AS TABLE public.%[1]s; CREATE OR REPLACE VIEW public.%[2]s AS SELECT amount, age FROM public.copied;
+		ALTER TABLE public.%[1]s RENAME TO %[3]s; CREATE VIEW public.%[1]s AS SELECT amount, age FROM public.copied`, w.dataset, view, old))
+	for _, relation := range []string{view, w.dataset} {
+		w.exec(w.steward, `SELECT dp_unregister($1)`, relation)
+		w.wantError(w.register(relation, "{}"), "22023", fmt.Sprintf(`it showed the people of data set "%s"`, relation))
+	}
+	w.mustShare(view, fmt.Sprintf(`{"account": "%s"}`, w.dataset))
+	w.mustShare(w.dataset, "{}")
+}
+
 // The name that a table had when anything was registered, or checked, is known as its
 // people's ever after.
 func TestRenamesAreFollowed(t *testing.T) {

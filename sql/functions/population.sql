@@ -153,8 +153,8 @@ $$;
 -- Raises where a relation may hold people of an existing account although the steward has not stated
 -- whose people it holds. Where a function reads the data, the tables beside it do not determine whose
 -- data it reads, even if they are known.
--- p_account: the account that its relations have, NULL where none knows them. A view that shows other tables than when a
--- data set of it was charged may show them because its people moved there.
+-- p_account: the account that its relations have, NULL where none knows them. A view of a
+-- charged account that shows other tables now may show them because its people moved there.
 CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid, p_unit name, p_account bigint) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -167,7 +167,7 @@ BEGIN
     FROM dp_int.dataset d
     JOIN pg_catalog.pg_class c ON c.oid = p_relid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-   WHERE (d.relid = p_relid OR d.schema_name = n.nspname AND d.relation_name = c.relname) AND (d.account = p_account OR dp_int.ever_charged(d.id))
+   WHERE (d.relid = p_relid OR d.schema_name = n.nspname AND d.relation_name = c.relname) AND (d.account = p_account OR dp_int.charged(d.account))
    ORDER BY d.account IS NOT DISTINCT FROM p_account DESC, d.id DESC LIMIT 1;
   IF reason IS NOT NULL THEN
     RAISE EXCEPTION '% is refused: it is not known whose rows it has: %', p_relid::regclass, reason
