@@ -236,6 +236,23 @@ func TestAViewThatMovedIsAskedFor(t *testing.T) {
 	w.mustShare(w.dataset, "{}")
 }
 
+// A view that no relation below tells whose it is has one account while it is registered, whatever name it is given.
+func TestAViewOfNobodyKnownHasOneAccount(t *testing.T) {
+	t.Parallel()
+	w := servedWorld(t)
+	w.exec(w.super, fmt.Sprintf(`CREATE FUNCTION public.%[1]s_rows() RETURNS TABLE(amount float8, age float8) LANGUAGE plpgsql STABLE SECURITY DEFINER AS 'BEGIN RETURN QUERY SELECT t.amount, t.age FROM public.%[1]s t; END';
+		CREATE VIEW public.%[1]s_made AS SELECT amount, age FROM public.%[1]s_rows(); GRANT SELECT ON public.%[1]s_made TO dp_sidecar`, w.dataset))
+	for k, fails := range []bool{false, true} {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => '{"total": true, "new_population": "a test"}')`,
+			fmt.Sprintf("%s_made_%d", w.dataset, k), "public."+w.dataset+"_made")
+		if fails {
+			w.wantError(err, "22023", "these people are registered under another name")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The name that a table had when anything was registered, or checked, is known as its
 // people's ever after.
 func TestRenamesAreFollowed(t *testing.T) {

@@ -312,8 +312,8 @@ BEGIN
   END IF;
   SELECT * INTO a FROM dp_int.account WHERE id = account_id FOR UPDATE;
   alone := NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL);
-  IF a.id IS NOT NULL AND dp_register.options ? 'new_population' THEN
-    IF NOT alone THEN
+  IF dp_register.options ? 'new_population' THEN
+    IF a.id IS NOT NULL AND NOT alone OR EXISTS (SELECT FROM dp_int.dataset d WHERE d.relid = dp_register.relation AND d.unregistered_at IS NULL) THEN
       RAISE EXCEPTION 'these people are registered under another name' USING ERRCODE = '22023', HINT = 'dp_unregister every data set of the account first.';
     END IF;
     UPDATE dp_int.account_relation r SET current = false

@@ -1,0 +1,15 @@
+-- The digest of what a relation was stated to be total with covers types that no dependency names. It is made anew where
+-- the one that was kept still holds; where it does not, the data set stays refused.
+BEGIN;
+SET LOCAL ROLE dp_owner;
+
+DO $$
+BEGIN
+  IF to_regprocedure('dp_int.definition(oid)') IS NOT NULL THEN
+    UPDATE dp_int.dataset SET definition = NULL WHERE definition = dp_int.definition(relid);
+  END IF;
+END $$;
+-- It takes one argument more now.
+DROP FUNCTION IF EXISTS dp_int.refuse_strangers(oid, name);
+
+COMMIT;
