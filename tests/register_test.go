@@ -662,4 +662,9 @@ func TestAFunctionsPeopleAreKnownOrAskedFor(t *testing.T) {
 			w.mustShare(w.dataset+"_"+c.name, `{"total": true}`)
 		}
 	}
+
+	// A type that is handed over by its number may be any: no statement is about it.
+	w.exec(w.super, strings.NewReplacer("{}", w.dataset).Replace(`CREATE VIEW public.{}_number AS
+		SELECT CASE WHEN domain_in(textout(i::text), (SELECT max(oid) FROM pg_type WHERE typtype = 'd'), -1) IS NOT NULL THEN 1.0::float8 END AS amount, i::float8 AS age FROM public.{}_six`))
+	w.wantError(w.register(w.dataset+"_number", `{"total": true, "account": "`+w.dataset+`"}`), "22023", "to which a type is given by its number")
 }
