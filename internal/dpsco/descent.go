@@ -12,25 +12,6 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// fit is an algorithm whose cost is determined by one noise multiplier z and does not grow with z.
-type fit interface {
-	// at fixes the noise multiplier. The returned stage must not cost more for a larger z.
-	at(s Shape, z float64) (*stage, error)
-}
-
-// stage is a fit with its noise fixed: its privacy event and the function that runs it.
-type stage struct {
-	event      privacy.Event
-	arithmetic string
-	seconds    float64
-	passes     int  // as Plan.Passes
-	statements int  // as Plan.statements
-	sums       bool // as Plan.Sums
-	run        run
-
-	findsTargetScale bool // the fit is about a target in a scale that it finds
-}
-
 // Descent minimises the mean of Loss plus Psi by a first-order Solver, whose only access to the data
 // is through private means of row gradients. If Leverage > 0, a row longer than Leverage is weighted
 // by Leverage over its length.

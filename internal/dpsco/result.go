@@ -2,15 +2,12 @@ package dpsco
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
-
-	"dpsidecar/internal/mech"
 )
 
 // Result is the release of a fit: a coefficient for the constant, if there is one, and for each column, and
@@ -97,20 +94,6 @@ func (r Result) PValues() (p []float64) {
 		p = append(p, beyond(math.Abs(low+r.High[j])/2/r.StdErr[j], bias))
 	}
 	return p
-}
-
-// run computes and releases a fit of x.
-type run = func(ctx context.Context, x Data, src *mech.Source) (Result, error)
-
-// noErrors is why most methods release coefficients alone.
-const noErrors = "this method releases no standard errors"
-
-// estimates is a run that releases coefficients alone.
-func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
-	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		w, err := fit(ctx, x, src)
-		return Result{Coefficients: w, WhyNull: noErrors}, err
-	}
 }
 
 // withhold removes all errors from the result.

@@ -1,11 +1,110 @@
 package dpsco
 
 import (
+	"context"
 	"math"
 	"slices"
 
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
+
 	"gonum.org/v1/gonum/mat"
 )
+
+// Scaled runs Algorithm in scaled units: before the fit the public centre of every column is
+// subtracted and the difference divided by the column's public scale; results are converted back to
+// the table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY are
+// the centres, nil or 0 for none. A centre requires an intercept, which absorbs it. Flags are the
+// stored columns that hold only 0 and 1, FlagY says that the target does. UnscaledX, UnscaledY: columns that hold numbers and have neither
+// a registered scale nor a centre; a fit may find their scales. NoScales: none was registered. Memory: as L1.Memory.
+// Sources, Levels: as in Regression. MaxRows: as Data.MaxRows.
+//
+// The coefficients of count models are those of a logarithm, so the target's scale shifts the
+// intercept only. An exposure enters as the logarithm of its ratio to the typical value Exposure. An
+// offset has the unit of the prediction: that of the target, or of log-odds or logarithms for labels
+// and counts. A weight enters as its ratio to the largest allowed one, at most 1.
+//
+// Privacy: that of Algorithm; before it, scaling is a function of one row and public numbers, after
+// it, post-processing.
+type Scaled struct {
+	Algorithm Algorithm
+	X         []float64
+	Y         float64
+	CentreX   []float64
+	CentreY   float64
+	Flags     []int
+	FlagY     bool
+	UnscaledX []int
+	UnscaledY bool
+	NoScales  bool
+	Memory    int64
+	Sources   int
+	Levels    []LevelColumns
+	MaxRows   int
+	Counts    bool
+	Exposure  float64 // 0: no exposures
+
+	CentreOffset float64 // public, as CentreX
+}
+
+// factual is an algorithm whose plan also depends on whether any scale is registered, on the memory
+// that it may use, or on the number of columns that features are made from.
+type factual interface {
+	withPublicFacts(Scaled) Algorithm
+}
+
+// Inner returns Algorithm with the public facts that its plan depends on filled in.
+func (a Scaled) Inner() Algorithm {
+	if f, ok := a.Algorithm.(factual); ok {
+		return f.withPublicFacts(a)
+	}
+	return a.Algorithm
+}
+
+// Plan plans Algorithm and adds the scales to the plan's parameters.
+func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+	if len(a.X) != s.Columns() || a.CentreX != nil && len(a.CentreX) != len(a.X) {
+		panic("dpsco: one scale per stored column, and one centre or none")
+	}
+	if a.centred() && !s.Intercept {
+		panic("dpsco: a centre without an intercept")
+	}
+	p, err := a.Inner().Plan(s, b, accountant)
+	if err != nil {
+		return nil, err
+	}
+	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
+	if err := p.severalRows(a.MaxRows); err != nil {
+		return nil, err
+	}
+	if a.Exposure != 0 {
+		p.Parameters["exposure_scale"] = a.Exposure
+	}
+	if a.CentreOffset != 0 {
+		p.Parameters["offset_center"] = a.CentreOffset
+	}
+	if a.centred() {
+		p.Parameters["target_center"], p.Parameters["feature_centers"] = a.CentreY, a.centres()
+	}
+	a.unscaleBand(p.Band)
+	inner := p.run
+	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		if x.Pushdown != nil {
+			a.express(x.Pushdown, s, p.maxWeight)
+		} else {
+			x.weigh(p.maxWeight)
+			a.scale(x)
+			a.offset(&x)
+		}
+		r, err := inner(ctx, x, src)
+		r.each(a.withholdBesideNumbers)
+		r.each(a.withholdOfRareTarget)
+		r.each(a.unscaleResult)
+		r.each(a.moveConstant)
+		return r, err
+	}
+	return p, nil
+}
 
 // Conversion of a fit of scaled columns to the table's units. With centres c and scales s of columns and
 // c_y, s_y of the target, a fit v of

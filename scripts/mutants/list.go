@@ -972,11 +972,11 @@ var mutants = []mutant{
 		`Delta: b.Delta - reserve}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestDefaultsPlan"}}},
 	{"epsilon is rounded upward", "internal/dpsco/problem.go",
 		`Epsilon: below(b.Epsilon)`, `Epsilon: b.Epsilon`, []tests{{"./internal/dpsco", "TestTheCentrePlans"}}},
-	{"a plan runs on more rows than it is of", "internal/dpsco/dpsco.go",
+	{"a plan runs on more rows than it is of", "internal/dpsco/plan.go",
 		`if x.Shape != p.shape || x.columns()`, `if x.GroupCount != p.shape.GroupCount || x.columns()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
-	{"a plan without weights runs on rows that have some", "internal/dpsco/dpsco.go",
+	{"a plan without weights runs on rows that have some", "internal/dpsco/plan.go",
 		`if x.weighted() != (p.maxWeight > 0) {`, `if !x.weighted() && p.maxWeight > 0 {`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
-	{"a plan runs twice", "internal/dpsco/dpsco.go",
+	{"a plan runs twice", "internal/dpsco/plan.go",
 		`p.spent.Swap(true)`, `p.spent.Load()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnce"}}},
 
 	// Categories.
@@ -1243,7 +1243,7 @@ var mutants = []mutant{
 		"s.least, s.zero = s.least*0x1p-54, true", "s.zero = true", []tests{{"./internal/sqlsum", "TestSumsCancelNoFurtherThanTheirSpans"}}},
 	{"pushdown: a difference is as far from 0 as its terms", "internal/sqlsum/expr.go",
 		"least: min(a.least, b.least) * 0x1p-54", "least: min(a.least, b.least)", []tests{{"./internal/sqlsum", "TestSumsCancelNoFurtherThanTheirSpans"}}},
-	{"pushdown: what a failed pass leaves is released", "internal/dpsco/dpsco.go",
+	{"pushdown: what a failed pass leaves is released", "internal/dpsco/plan.go",
 		"x.Pushdown != nil && x.Pushdown.err != nil {", "false {", []tests{{"./internal/dpsco", "TestAFailedPassReleasesNothing"}}},
 	{"pushdown: a numeric that rounds to 0 is cast", "internal/arrowio/expressions.go",
 		"CASE WHEN pg_catalog.abs(%::pg_catalog.numeric) OPERATOR(pg_catalog.>=) '2.4703282292062328e-324'::pg_catalog.numeric THEN", "CASE WHEN true THEN", []tests{{"./internal/arrowio", "TestExpressionsOfTheLongestNumerics"}}},
