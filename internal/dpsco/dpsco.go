@@ -27,6 +27,7 @@
 // Linear algebra:
 //
 //	vectors, numeric    columns of numbers; searches, quantiles, shrinkage
+//	matrices            products, eigenvalues and inverses of small matrices
 //	whiten, triangular  coordinates in which second moments are the identity
 //	levels              coordinates in which the levels of a category are equally far from each other
 //

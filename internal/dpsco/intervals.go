@@ -1,44 +1,10 @@
 package dpsco
 
 import (
-	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Functions for confidence intervals, shared by all methods.
-
-// sandwich returns A S A'.
-func sandwich(a *mat.Dense, s *mat.SymDense) *mat.SymDense {
-	var left, both mat.Dense
-	left.Mul(a, s)
-	both.Mul(&left, a.T())
-	d, _ := a.Dims()
-	total := mat.NewSymDense(d, nil)
-	for i := range d {
-		for k := i; k < d; k++ {
-			total.SetSym(i, k, both.At(i, k))
-		}
-	}
-	return total
-}
-
-// positivePart raises negative eigenvalues to zero. It returns s itself if the eigenvalues cannot be
-// computed.
-func positivePart(s *mat.SymDense) *mat.SymDense {
-	var e mat.EigenSym
-	if !e.Factorize(s, true) {
-		return s
-	}
-	var vectors mat.Dense
-	e.VectorsTo(&vectors)
-	part := mat.NewSymDense(s.SymmetricDim(), nil)
-	for k, v := range e.Values(nil) {
-		if v > 0 {
-			part.SymRankOne(part, v, vectors.ColView(k))
-		}
-	}
-	return part
-}
 
 // mostDegrees caps degrees of freedom. The t quantile does not change beyond it, and its computation
 // is wrong from about 1e12 on.

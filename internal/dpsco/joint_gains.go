@@ -2,8 +2,6 @@ package dpsco
 
 import (
 	"math"
-
-	"gonum.org/v1/gonum/mat"
 )
 
 // gains returns the fraction of each step v_k to be applied to an estimate whose noise has variance
@@ -45,21 +43,3 @@ const (
 	driftSteps = 45
 	firstDrift = 5
 )
-
-// eigen returns eigenvalues in ascending order and eigenvectors; those of the zero matrix if s has
-// none that can be computed.
-func eigen(s *mat.SymDense) (values []float64, vectors *mat.Dense) {
-	var e mat.EigenSym
-	for _, v := range s.RawSymmetric().Data {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			s = mat.NewSymDense(s.SymmetricDim(), nil)
-			break
-		}
-	}
-	if !e.Factorize(s, true) {
-		e.Factorize(mat.NewSymDense(s.SymmetricDim(), nil), true)
-	}
-	vectors = new(mat.Dense)
-	e.VectorsTo(vectors)
-	return e.Values(nil), vectors
-}

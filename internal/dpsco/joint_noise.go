@@ -76,13 +76,6 @@ func movedByMoments(a *mat.Dense, vv *mat.SymDense, deviation float64) *mat.SymD
 	return &gram
 }
 
-// outerSquare returns v v'.
-func outerSquare(v []float64) *mat.SymDense {
-	o := mat.NewSymDense(len(v), nil)
-	o.SymRankOne(o, 1, mat.NewVecDense(len(v), v))
-	return o
-}
-
 // followPilot updates pilotNoise after a pilot pass. The pass's step is G times a gradient, where G is gain
 // and the noise on each coordinate of the gradient has standard deviation deviation. The step multiplies the
 // previous noise of the fit by 1 - G H and adds its own noise and that of the second moments, whose effect

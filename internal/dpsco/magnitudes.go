@@ -474,9 +474,6 @@ func (m *magnitudes) cheapestCut(cost func(cut float64) float64) float64 {
 	return best
 }
 
-// clampBetween moves v into [low, high].
-func clampBetween(v, low, high float64) float64 { return max(low, min(v, high)) }
-
 // flattest is the least exponent of the tail that the bias of a mean is bounded by.
 const flattest = 1.2
 

@@ -3,7 +3,6 @@ package dpsco
 import (
 	"math"
 
-	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -57,14 +56,6 @@ func empiricalBayesShrinkage(v, values, variances []float64) []float64 {
 	return keep
 }
 
-func identity(d int) *mat.Dense {
-	p := mat.NewDense(d, d, nil)
-	for j := range d {
-		p.Set(j, j, 1)
-	}
-	return p
-}
-
 // minimiseOnGrid returns unit times 2^(k/4) for the k between from and to that has the least cost.
 func minimiseOnGrid(unit float64, from, to int, cost func(v float64) float64) float64 {
 	best, least := unit, math.Inf(1)
@@ -75,4 +66,18 @@ func minimiseOnGrid(unit float64, from, to int, cost func(v float64) float64) fl
 		}
 	}
 	return best
+}
+
+// clampBetween moves v into [low, high].
+func clampBetween(v, low, high float64) float64 { return max(low, min(v, high)) }
+
+// clampTo moves v into [-limit, limit]; NaN remains NaN.
+func clampTo(v, limit float64) float64 {
+	switch {
+	case v > limit:
+		return limit
+	case v < -limit:
+		return -limit
+	}
+	return v
 }

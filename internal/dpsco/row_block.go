@@ -212,17 +212,6 @@ func (r *rowBlock) rowsOf(columns [][]float64, d int) [][]float64 {
 	return x
 }
 
-// clampTo moves v into [-limit, limit]; NaN remains NaN.
-func clampTo(v, limit float64) float64 {
-	switch {
-	case v > limit:
-		return limit
-	case v < -limit:
-		return -limit
-	}
-	return v
-}
-
 // residualWeight is the largest contribution of a residual to the joint moments, relative to that of a row.
 const residualWeight = 0.7
 

@@ -266,11 +266,7 @@ func (a Scaled) moveProducts(m *mat.SymDense) {
 	if m == nil {
 		return
 	}
-	d := m.SymmetricDim()
-	move := mat.NewDense(d, d, nil)
-	for j := range d {
-		move.Set(j, j, 1)
-	}
+	move := identity(m.SymmetricDim())
 	for j, c := range a.centres() {
 		move.Set(0, 1+j, -c)
 	}

@@ -96,3 +96,6 @@ func (a Newton) seconds(s Shape) float64 {
 	}
 	return seconds
 }
+
+// secondsOfCount is the time in which a number is counted in a histogram.
+const secondsOfCount = 4e-9

@@ -291,9 +291,6 @@ func inUnit(f fit, y float64) fit {
 	return f
 }
 
-// secondsOfCount is the time in which a number is counted in a histogram.
-const secondsOfCount = 4e-9
-
 // placement releases both histograms of columns, the first alone where detail is nil, and returns the centers and scales
 // that they show, in scaled units; nil if no column is to be moved. Where the first moves no column there is no second.
 func placement(x Data, columns []numeric, position, detail mechanism, src *mech.Source) *Scaled {

@@ -60,25 +60,6 @@ func meanSquare(q *mat.Dense, h *mat.SymDense, deviation float64) float64 {
 	return min(float64(d), max(1, mat.Trace(&whitened))+deviation*math.Sqrt(noise))
 }
 
-// times returns P v.
-func times(p *mat.Dense, v []float64) []float64 {
-	w := mat.NewVecDense(len(v), nil)
-	w.MulVec(p, mat.NewVecDense(len(v), v))
-	return w.RawVector().Data
-}
-
-// solveTriangular returns P^-1 w for an upper triangular P with a positive diagonal.
-func solveTriangular(p *mat.Dense, w []float64) []float64 {
-	v := append([]float64(nil), w...)
-	for j := len(v) - 1; j >= 0; j-- {
-		for k := j + 1; k < len(v); k++ {
-			v[j] -= p.At(j, k) * v[k]
-		}
-		v[j] /= p.At(j, j)
-	}
-	return v
-}
-
 // penaltyMetric is Psi in the metric (P P')^-1: the second moments that were released.
 type penaltyMetric struct {
 	metric    *prox.Metric
