@@ -44,7 +44,8 @@
 //	newton, newton_*    logistic, Huber and Poisson fits by private Newton steps
 //	aggregate, rangemean  sample and aggregate
 //	l1                  median regression: the choice of a method, and its two single mechanisms
-//	l1_staged, l1_groups  median regression in private stages; by groups
+//	l1_staged, l1_staged_*  median regression in private stages: the plan, the shares of epsilon, and the fit
+//	l1_groups           the same by groups
 //	groups              fits by groups
 //	intervals           confidence intervals
 //

@@ -1,0 +1,343 @@
+package dpsco
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/objpert"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// findScales divides columns without a scale by the scales that it finds, and returns these, nil if it does not look,
+// and the features that noise hides.
+func (f staged) findScales(x Data, src *mech.Source) (found *Scaled, hidden []int) {
+	if f.shares.scales == 0 {
+		return nil, nil
+	}
+	return f.scales.find(x, mech.Laplace{Epsilon: below(f.shares.scales)}, src)
+}
+
+// place shifts and scales columns that lie together far from zero, and returns how; nil if there are none.
+func (f staged) place(x Data, src *mech.Source) *Scaled {
+	if f.shares.position == 0 {
+		return nil
+	}
+	moved := placement(x, f.columns, mech.Laplace{Epsilon: below(f.shares.position)}, mech.Laplace{Epsilon: below(f.shares.detail)}, src)
+	if moved != nil {
+		moved.scale(x)
+	}
+	return moved
+}
+
+// fit runs the stages on x, which it overwrites.
+func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+	x = x.one()
+	columns := x.columns() // without the constant, which start adds
+	found, hidden := f.findScales(x, src)
+	moved := f.place(x, src)
+	weights := slices.Clone(x.Weight)
+	u, x, t, err := f.start(ctx, x.unweighted(), weights, src)
+	if err != nil {
+		return Result{}, err
+	}
+	unit := f.typicalResidual(x.Y, src)
+	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, f.shiftLevel(), f.shares.quantileShift, src)
+	if f.shares.refinement.fit > 0 {
+		smoothing, further, err := f.refine(ctx, u, x, weights, t, unit, src)
+		if err != nil {
+			return Result{}, err
+		}
+		quantileShift += further
+		unit = smoothing
+	}
+	f = f.measured(x, src)
+	last := f.perturbation(f.shares.last, f.width(x.Y, unit, src), f.short, f.clip, f.tilt())
+	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
+		return Result{}, err
+	}
+	w := f.toTableUnits(t, quantileShift, u)
+	moved.restore(w)
+	found.restore(w)
+	return f.resultOf(w, hidden, columns), nil
+}
+
+// resultOf is the release with the given coefficients, without features, of the given number of columns, that noise hides.
+func (f staged) resultOf(w []float64, hidden []int, columns int) Result {
+	r := f.result(w)
+	r.leaveOut(hidden, columns)
+	return r
+}
+
+// rowCoordinates is the matrix from coefficients of transformed rows to coefficients of the rows of the
+// table, and its inverse.
+type rowCoordinates struct{ matrix, inverse *mat.Dense }
+
+// start runs the stages up to the rough fit. It returns that fit, the rows with residuals in place of
+// targets, and the coordinates of these rows. x has been multiplied by its weights, if there are any.
+func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.Source) (u []float64, rows Data, t rowCoordinates, err error) {
+	t = f.bringBack(x, src)
+	if len(f.Levels) > 0 { // a public map of each row
+		p := levelCoordinates(Shape{D: f.shape.D, Intercept: f.constant}, f.Levels)
+		var inverse mat.Dense
+		_ = inverse.Inverse(p) // far from singular
+		x = x.times(p.T())
+		t.matrix.Mul(t.matrix, p)
+		t.inverse.Mul(&inverse, t.inverse)
+	}
+	usable := 1.0
+	for i, epsilon := range f.shares.moments {
+		var p whitener
+		p, usable = f.whitener(x, f.bounds()[i], epsilon, src)
+		x = x.times(p.matrix)
+		t.matrix.Mul(t.matrix, p.matrix)
+		t.inverse.Mul(p.inverse().matrix, t.inverse)
+	}
+	divide(x.Y, f.ResidualScale)
+	u = make([]float64, f.shape.D)
+	weight := f.typicalWeight(t)
+	rough := f.perturbation(f.shares.rough, roughSmoothing*weight, f.firstClip(), f.firstClip(), f.roughTilt())
+	lower := f.lower()
+	shift(x.Y, -lower, weights)
+	if x, err = f.stepWhereRare(ctx, u, x, t, usable, rough, roughQuantile*usable, src); err != nil {
+		return nil, x, t, err
+	}
+	shift(x.Y, lower, weights)
+	return u, x, t, nil
+}
+
+// shift adds a constant to targets or residuals, multiplied by their weights where the rows have been.
+func shift(y []float64, constant float64, weights []float64) {
+	if weights == nil {
+		floats.AddConst(constant, y)
+		return
+	}
+	floats.AddScaled(y, constant, weights)
+}
+
+// typicalWeight estimates the root mean square of the weights that rows have been multiplied by: the rows
+// are whitened by t, from which the second moment of the constant follows.
+func (f staged) typicalWeight(t rowCoordinates) float64 {
+	if f.MaxWeight == 0 || !f.constant {
+		return 1
+	}
+	return clampBetween(mat.Norm(t.inverse.ColView(0), 2), leastTypicalWeight, 1)
+}
+
+// leastTypicalWeight keeps the smoothing of the rough fit within the range that check has covered.
+const leastTypicalWeight = 0x1p-10
+
+// toTableUnits converts a fit of the rows that start returned, and the shift of the residuals to the quantile, to
+// coefficients of the table.
+func (f staged) toTableUnits(t rowCoordinates, quantileShift float64, u []float64) []float64 {
+	w := mat.NewVecDense(f.shape.D, nil)
+	w.MulVec(t.matrix, mat.NewVecDense(f.shape.D, u))
+	if quantileShift != 0 {
+		w.SetVec(0, w.AtVec(0)+quantileShift)
+	}
+	w.ScaleVec(f.ResidualScale, w)
+	f.project(w.RawVector().Data)
+	return w.RawVector().Data
+}
+
+// bringBack divides each feature by its reach.
+func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
+	t := rowCoordinates{identity(x.D), identity(x.D)}
+	if f.shares.reach == 0 {
+		return t
+	}
+	q := mech.Quantile{Epsilon: below(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
+	for j, column := range x.X {
+		counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: mostMagnitude, N: x.N})
+		counts.Add(column)
+		reach := q.Release(counts, src)
+		divide(column, reach)
+		k := x.D - len(x.X) + j
+		t.matrix.Set(k, k, 1/reach)
+		t.inverse.Set(k, k, reach)
+	}
+	return t
+}
+
+// whitener returns the whitener of the second moments of rows that are shortened to bound, with eigenvalues
+// below the noise raised to it.
+//
+// usable is the approximate share of usable rows, or 1 if that is large. Where few rows are usable, whitening
+// makes all of them longer than bound; they are then shortened to bound, and their mean square over all
+// rows gives the share.
+func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, usable float64) {
+	d := float64(x.D)
+	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
+	floor := .6 * bound * bound / (epsilon * float64(x.N)) * math.Sqrt(2*d*(d+1))
+	h := secondMoments(x, f.contract(bound), noise, src)
+	if usable = mat.Trace(h) / square(bound); usable > manyUsable {
+		usable = 1
+	}
+	return newWhitener(h, floor), max(usable, leastUsable)
+}
+
+// A share of usable rows above manyUsable counts as 1, since the mean square of rows that are whitened and
+// shortened is about .8 bound^2 if all are usable; a share below leastUsable counts as leastUsable.
+const (
+	manyUsable  = .6
+	leastUsable = .01
+)
+
+// leastMoment is the value to which the second moment of a feature, in units of its scale, is raised for
+// the rough fit and the refinement.
+const leastMoment = .03
+
+// rare returns the matrix that whitened rows are multiplied by for these fits, and whether it is needed.
+// A feature that is 0 in most rows, such as a rare flag, is whitened as if its second moment were
+// leastMoment, for rows with the typical weight. Its few rows are shortened to the clip in any case: the
+// longer they were, the more the noise of its coefficient is magnified, and where the coefficient is far
+// off, the ridge of the last fit keeps it there. The rows are whitened by t.
+func (f staged) rare(t rowCoordinates, usable, weight float64) (w whitener, found bool) {
+	raised := mat.NewSymDense(f.shape.D, nil)
+	for j := range f.shape.D {
+		raised.SetSym(j, j, 1/usable)
+	}
+	for j := range f.shape.D {
+		if f.constant && j == 0 {
+			continue
+		}
+		column := t.inverse.ColView(j)
+		if missing := leastMoment*square(weight) - mat.Dot(column, column); missing > 0 {
+			raised.SymRankOne(raised, missing, t.matrix.RowView(j))
+			found = true
+		}
+	}
+	return newWhitener(raised, 1), found || usable < 1 // no eigenvalue is below 1
+}
+
+// roughTilt is the tilt of the rough fit. Where the stage quantileShift follows, the rough fit goes only a part of the way
+// to another quantile than the median: the farther beyond most rows it aims, the fewer of them determine it.
+func (f staged) roughTilt() float64 {
+	if f.shares.quantileShift == 0 || f.shape.GroupCount > 0 {
+		return f.tilt()
+	}
+	return .6 * f.tilt()
+}
+
+// lower is the distance by which the rough fit of another quantile than the median aims below it: the
+// minimum of the smoothed loss lies that far beyond residuals that are all equal. The stage quantileShift estimates
+// the way back.
+func (f staged) lower() float64 {
+	if f.shares.quantileShift == 0 {
+		return 0
+	}
+	return roughSmoothing * beyondEqual(f.roughTilt())
+}
+
+// beyondEqual is how far beyond residuals that are all equal the minimum of a smoothed loss lies, in units of the smoothing.
+func beyondEqual(tilt float64) float64 { return tilt / math.Sqrt(1-tilt*tilt) }
+
+// typicalResidual is the median absolute residual of the rough fit.
+func (f staged) typicalResidual(residuals []float64, src *mech.Source) float64 {
+	if f.shares.typicalResidual == 0 {
+		return 1
+	}
+	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.typicalResidual), Level: .5, Most: .5, Prior: 1}, src)
+}
+
+// shiftLevel is the level that the stage quantileShift looks for, 0 without that stage.
+func (f staged) shiftLevel() float64 {
+	return shiftLevel(f.Tau, f.shares.quantileShift, f.shape.N, f.MaxWeight > 0)
+}
+
+// shiftToQuantile subtracts from residuals the distance of their quantile of that level from zero, on either side, and
+// returns it. It is looked for near unit: where many targets equal their largest or smallest one, all numbers beyond
+// are quantiles. Weights count as ratios to twice the typical weight, so that the noise is a number of rows of
+// typical weight, whatever MaxWeight is.
+func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, unit, level, epsilon float64, src *mech.Source) float64 {
+	if epsilon == 0 {
+		return 0
+	}
+	typical := f.typicalWeight(t)
+	away, full := slices.Clone(residuals), min(1, 2*typical)
+	unit /= typical
+	for i, weight := range weights {
+		away[i] /= weight
+	}
+	divide(away, unit)
+	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
+	counts.Add(away, of(weights, func(weight float64) float64 { return weight / full }))
+	quantileShift := unit * mech.SignedQuantile{Epsilon: below(epsilon), Level: level, Prior: 1}.Release(counts, src)
+	shift(residuals, -quantileShift, weights)
+	return quantileShift
+}
+
+// refine adds to u a fit of the residuals in x to the quantile, with a smoothing that spans half of those that
+// the last one may span, and returns the distance of the quantile from there, which it subtracts from the residuals.
+// From the rough fit coefficients may be farther from those of the quantile than the last fit, with its small smoothing, can go.
+func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
+	level := f.mostLevel() / 2
+	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.refinement.width), Level: level, Most: f.mostLevel(), Prior: 1}, src)
+	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
+	shift(x.Y, -lower, weights)
+	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.refinement.fit, smoothing, f.firstClip(), f.firstClip(), f.tilt()), level, src); err != nil {
+		return 0, 0, err
+	}
+	shift(x.Y, lower, weights)
+	return smoothing, f.shiftToQuantile(x.Y, weights, t, smoothing, f.Tau, f.shares.refinement.shift, src), nil
+}
+
+// width is the smoothing of the last fit. It is looked for near unit.
+func (f staged) width(residuals []float64, unit float64, src *mech.Source) float64 {
+	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Most: f.mostLevel(), Prior: 1}, src)
+}
+
+// sizeOf is a quantile of the absolute residuals, within the magnitudes that check covers. It is looked for near unit.
+func (staged) sizeOf(residuals []float64, unit float64, q mech.Quantile, src *mech.Source) float64 {
+	scaled := slices.Clone(residuals)
+	divide(scaled, unit)
+	counts := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
+	counts.Add(scaled)
+	return clampBetween(unit*q.Release(counts, src), math.Exp2(-mostMagnitude/2), math.Exp2(mostMagnitude/2))
+}
+
+// stepWhereRare makes a step on rows in which rare features are kept small, and returns them as they were.
+func (f staged) stepWhereRare(ctx context.Context, u []float64, x Data, t rowCoordinates, usable float64, p objpert.Params, quantile float64, src *mech.Source) (Data, error) {
+	rare, found := f.rare(t, usable, f.typicalWeight(t))
+	if !found {
+		return x, f.step(ctx, u, x, p, quantile, src)
+	}
+	x = x.times(rare.matrix)
+	v := make([]float64, len(u))
+	if err := f.step(ctx, v, x, p, quantile, src); err != nil {
+		return x, err
+	}
+	floats.Add(u, rare.apply(v))
+	return x.times(rare.inverse().matrix), nil
+}
+
+// step adds to u a fit of the targets in x and replaces these by its residuals. The fit is lengthened to
+// make up for the ridge, assuming that the share quantile of the rows has residuals within the smoothing.
+func (f staged) step(ctx context.Context, u []float64, x Data, p objpert.Params, quantile float64, src *mech.Source) error {
+	columns := make([][]float64, len(x.X))
+	for j, column := range x.X {
+		columns[j] = slices.Clone(column)
+	}
+	v, err := objpert.Draw(ctx, p, columns, slices.Clone(x.Y), src)
+	if err != nil {
+		return err
+	}
+	longer := 1 + math.Min(mostLonger, heldBack(p, float64(x.N), quantile))
+	for j := range v {
+		u[j] += longer * v[j]
+		floats.AddScaled(x.Y, -longer*v[j], x.X[j])
+	}
+	return nil
+}
+
+// mostLonger is the largest relative lengthening of a fit.
+const mostLonger = .5
+
+// heldBack is the approximate relative shortening of a fit by its ridge, if the share quantile of the rows
+// has residuals within the smoothing.
+func heldBack(p objpert.Params, rows, quantile float64) float64 {
+	return 2 * p.Short * p.Short * (1 + math.Abs(p.Tilt)) / (p.Epsilon * rows * quantile)
+}

@@ -1,0 +1,188 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
+)
+
+// stagedShares are the epsilons of the stages. They are multiples of epsilon's last
+// binary digit: the sum is exact in float64, in any order.
+type stagedShares struct {
+	scales             float64 // histogram of the sizes of columns without a scale; 0: there are none, or too few rows
+	position, detail   float64 // both histograms of the positions of columns; 0: there are none
+	reach              float64 // for each feature; 0: features count as large as their scales
+	moments            [2]float64
+	quantileShift      float64 // 0: the median is fitted, there is no intercept, or too few rows
+	sizes              float64 // histogram of group sizes; 0: no groups
+	spread, groupFit   float64 // smoothing of the groups' first fits, and these fits
+	units              float64 // units of the groups' residuals; 0: no groups, or the median is fitted
+	length             float64 // 0: by groups, or too few rows to see which are long
+	rough, width, last float64
+
+	typicalResidual float64                             // 0: there is no quantileShift, or fits are by groups
+	refinement      struct{ width, fit, shift float64 } // 0: quantileShift does not look for the quantile itself, or few rows are beyond it
+}
+
+// stagedInformation is J = n epsilon / d^1.5, a signal-to-noise ratio of the stages.
+func stagedInformation(s Shape, epsilon float64) float64 {
+	return float64(s.N) * epsilon / math.Pow(float64(s.D), 1.5)
+}
+
+// enoughForStaged is the least J at which staged is the default, and enoughForReach the least J at which it
+// has the stage reach. With less, that stage makes the excess risk 1.1 to 1.2 times as large; with more it
+// reduces it by a twentieth, and by half where features are a hundred times their scales.
+const (
+	enoughForStaged = 60
+	enoughForReach  = 400
+)
+
+// Positions of columns are looked for with as much of epsilon as lets the noise on a count of the first
+// histogram deviate by positionNoise of all rows, at most mostForPositions of epsilon; and not at all if the
+// deviation is then above mostPositionNoise. The second histogram, which shows rows far away, has forDetails of
+// epsilon: with more rows and epsilon it shows ever fewer of them.
+const (
+	positionNoise     = .04
+	mostPositionNoise = .09
+	mostForPositions  = .06
+	forDetails        = .024
+)
+
+// Scales of columns that have none are looked for with as much of epsilon as lets the noise on a count deviate by
+// scaleNoise of all rows, so that those of a column that is 0 in nine rows of ten are found, at least fewForScales and
+// at most forRareScales of epsilon; or as lets it deviate by mostScaleNoise, so that those of other columns are found,
+// at most mostForScales of epsilon; and not at all if the deviation is then larger.
+const (
+	scaleNoise     = .002
+	fewForScales   = .02
+	forRareScales  = .1
+	mostScaleNoise = .03
+)
+
+// enoughForQuantileShift is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
+// quantileShift of a fit that is not by groups to look for that quantile. Noise moves the result of that stage by about that
+// number of rows: with fewer rows it ends farther from the quantile than the rough fit. Then it looks for a level
+// beyond which there are enoughForOtherLevel, and there is no such stage where these are more than half of the rows.
+const (
+	enoughForQuantileShift = 20
+	enoughForOtherLevel    = 28
+)
+
+// shiftLevel returns the level that the stage quantileShift with that epsilon looks for among n rows: tau or, where few rows
+// lie beyond that quantile, a level nearer to the median; 0 if there are too few rows for that. The last fit goes the rest of the way.
+//
+// With weights it is tau or 0: light rows count for less, by a factor that is only estimated.
+func shiftLevel(tau, epsilon float64, n int, weighted bool) float64 {
+	informed := epsilon * float64(n)
+	if min(tau, 1-tau)*informed >= enoughForQuantileShift {
+		return tau
+	}
+	if weighted || informed < 2*enoughForOtherLevel {
+		return 0
+	}
+	beyond := enoughForOtherLevel / informed
+	return clampBetween(tau, beyond, 1-beyond)
+}
+
+// enoughForRefinement is the least J, times twice the share of rows beyond the quantile and the tilt, for the stage refinement. With
+// less it made the excess risk of 17 real tables at the quantiles .05, .9 and .95 up to 1.9 times as large, with more .3 to .8
+// times; the nearer to the median, the less there is to gain.
+const enoughForRefinement = 200
+
+// The length of long rows is looked for with forLength of epsilon: the one that longRows over that epsilon exceed,
+// and not at all where these would be more than mostLong of all rows.
+const (
+	forLength = .02
+	longRows  = 8
+	mostLong  = .25
+)
+
+// newStagedShares divides epsilon among the stages; the last fit gets the remainder. unscaled is the number of columns
+// whose scales, and columns that of columns whose positions are looked for.
+func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, columns int) stagedShares {
+	median := tau == .5
+	digit, left := math.Nextafter(epsilon, math.Inf(1))-epsilon, epsilon
+	part := func(share float64) float64 { return math.Floor(share*left/digit) * digit }
+	noise := func(columns int) float64 { // on a count, as a share of the rows, had a histogram all that is left
+		return countStdDev(mech.Laplace{Epsilon: left}, columns, 1) / float64(s.N)
+	}
+	var p stagedShares
+	if whole := noise(unscaled); unscaled > 0 && whole <= mostForScales*mostScaleNoise {
+		p.scales = part(max(clampBetween(whole/scaleNoise, fewForScales, forRareScales), whole/mostScaleNoise))
+		left -= p.scales // all other shares are shares of the rest
+	}
+	p.moments, p.rough, p.width = [2]float64{part(.06), part(.12)}, part(.22), part(.06)
+	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
+		p.reach = part(.03 / float64(s.Columns()))
+	}
+	if whole := noise(columns); columns > 0 && whole <= mostForPositions*mostPositionNoise {
+		p.position, p.detail = part(min(mostForPositions, whole/positionNoise)), part(forDetails)
+	}
+	weighted := constant && !s.Intercept // a column represents the constant
+	p.quantileShift = part(.06)
+	level := shiftLevel(tau, p.quantileShift, s.N, weighted)
+	if median || !constant || s.GroupCount == 0 && level == 0 {
+		p.quantileShift = 0
+	}
+	if s.GroupCount > 0 {
+		p.sizes = part(groupShare)
+		p.rough, p.spread, p.groupFit, p.width = part(.1), part(.02), part(.12), part(.05)
+		if !median {
+			p.units = part(.05)
+			p.quantileShift = min(p.quantileShift, p.units) // 0 without an intercept
+		}
+	}
+	if p.quantileShift > 0 && s.GroupCount == 0 {
+		p.typicalResidual = part(.02)
+	}
+	if s.GroupCount == 0 && longShare(s, forLength*left) <= mostLong {
+		p.length = part(forLength)
+	}
+	if p.typicalResidual > 0 && level == tau && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= enoughForRefinement {
+		p.rough = part(.18)
+		p.refinement.width, p.refinement.fit, p.refinement.shift = part(.02), part(.15), part(.05)
+	}
+	p.last = left - p.position - p.detail - float64(s.Columns())*p.reach
+	for _, share := range p.afterReach() {
+		p.last -= share
+	}
+	return p
+}
+
+// commonlyLong is how many times as long as a typical row the long ones of features that are not skewed may be. Little
+// is gained by counting these in full, so noise, which errs by (d clip/(n epsilon))^2 in excess risk, is to stay well below
+// sampling, which errs by about d/n: clip is then at most besideSampling times sqrt(n/d) epsilon.
+const (
+	commonlyLong   = 3
+	besideSampling = 0.4
+)
+
+// longShare is the share of rows that are longer than what the stage length looks for with that epsilon.
+func longShare(s Shape, epsilon float64) float64 { return longRows / (epsilon * float64(s.N)) }
+
+// event composes the events of the stages, in their order.
+func (p stagedShares) event(columns int) (e privacy.Compose) {
+	if p.scales > 0 {
+		e = append(e, privacy.Pure{Epsilon: p.scales})
+	}
+	if p.position > 0 {
+		e = append(e, privacy.Pure{Epsilon: p.position}, privacy.Pure{Epsilon: p.detail})
+	}
+	if p.reach > 0 {
+		e = append(e, privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}})
+	}
+	for _, epsilon := range append(p.afterReach(), p.last) {
+		if epsilon > 0 {
+			e = append(e, privacy.Pure{Epsilon: epsilon})
+		}
+	}
+	return e
+}
+
+// afterReach are the shares of the stages between reach and last, in their order.
+func (p stagedShares) afterReach() []float64 {
+	return []float64{
+		p.moments[0], p.moments[1], p.rough, p.sizes, p.spread, p.groupFit, p.units, p.typicalResidual, p.quantileShift, p.refinement.width, p.refinement.fit, p.refinement.shift, p.length, p.width,
+	}
+}
