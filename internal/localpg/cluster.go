@@ -129,9 +129,6 @@ func (c *Cluster) Host() string { return host }
 // Port returns the port the server listens on; a Restart does not change it.
 func (c *Cluster) Port() int { return c.port }
 
-// Dir returns the cluster's directory.
-func (c *Cluster) Dir() string { return c.dir }
-
 // LogFile returns the path of the server's log.
 func (c *Cluster) LogFile() string { return filepath.Join(c.dir, "log") }
 
@@ -376,29 +373,6 @@ func (c *Cluster) Halt(mode Mode) error {
 		}
 	}
 	return fmt.Errorf("localpg: server %d does not end", c.process.Pid)
-}
-
-// Resume starts the server again after a Halt, on the same port. After a Kill the first attempts may find
-// processes that have not ended yet, or that still hold the port; or another program's outgoing connection
-// may use the port for a while.
-func (c *Cluster) Resume(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for {
-		err := c.run(ctx)
-		if !errors.Is(err, errOrphans) && !errors.Is(err, ErrPortTaken) || ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-// Restart ends the server in the given mode and starts it again on the same port.
-func (c *Cluster) Restart(ctx context.Context, mode Mode) error {
-	if err := c.Halt(mode); err != nil {
-		return err
-	}
-	return c.Resume(ctx)
 }
 
 // Stop ends the server and removes the directory unless it is kept. Later calls do nothing.

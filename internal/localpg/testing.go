@@ -3,9 +3,11 @@ package localpg
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -52,4 +54,30 @@ func (c *Cluster) Exec(tb testing.TB, database string, statements ...string) {
 			tb.Fatalf("%v\n%s", err, s)
 		}
 	}
+}
+
+// Dir returns the cluster's directory.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Resume starts the server again after a Halt, on the same port. After a Kill the first attempts may find
+// processes that have not ended yet, or that still hold the port; or another program's outgoing connection
+// may use the port for a while.
+func (c *Cluster) Resume(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		err := c.run(ctx)
+		if !errors.Is(err, errOrphans) && !errors.Is(err, ErrPortTaken) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// Restart ends the server in the given mode and starts it again on the same port.
+func (c *Cluster) Restart(ctx context.Context, mode Mode) error {
+	if err := c.Halt(mode); err != nil {
+		return err
+	}
+	return c.Resume(ctx)
 }
