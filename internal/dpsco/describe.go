@@ -134,11 +134,11 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 	if err := g.check(b, accountant); err != nil {
 		return nil, err
 	}
-	calibrate := g.concentrate
+	plan := g.concentrate
 	if g.pure {
-		calibrate = g.purify
+		plan = g.purify
 	}
-	event, err := calibrate(b, accountant, split)
+	event, err := plan(b, accountant, split)
 	if err == nil {
 		err = g.checkReleases()
 	}
@@ -176,17 +176,8 @@ func (g *describing) concentrate(b privacy.Budget, accountant privacy.Accountant
 		g.averages = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(split[averages])}
 		return g.event()
 	}
-	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - privacy.Reserve(b.Delta)}
-	z, err := privacy.Calibrate(accountant, budget, func(z float64) (privacy.Event, error) {
-		if z > mostNoise {
-			return nil, privacy.ErrNoFit
-		}
-		return at(z), nil
-	})
-	switch {
-	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
-		return nil, fmt.Errorf("%w: a description cannot keep within eps %v and delta %v; ask for more", ErrInfeasible, b.Epsilon, b.Delta)
-	case err != nil:
+	z, err := calibrate(accountant, b, "a description", at)
+	if err != nil {
 		return nil, err
 	}
 	return at(z), nil

@@ -209,10 +209,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	}
 	z := 0.0
 	if blocks, ok := f.(SampleAggregate); !ok || blocks.calibrates() {
-		z, err = privacy.Calibrate(a, p.budget, func(z float64) (privacy.Event, error) {
-			if z > mostNoise {
-				return nil, privacy.ErrNoFit
-			}
+		z, err = leastNoise(a, p.budget, func(z float64) (privacy.Event, error) {
 			f, err := p.withNoise(z).fit()
 			if err != nil {
 				return nil, err

@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -46,6 +47,31 @@ func below(epsilon float64) float64 { return math.Nextafter(epsilon, 0) }
 // mostNoise is a noise multiplier that leaves no information on any table. If more is needed, the account
 // cannot prove the requested epsilon.
 const mostNoise = 0x1p40
+
+// leastNoise returns the least noise multiplier whose event keeps within the budget.
+//
+// Errors: those of privacy.Calibrate, with ErrNoFit above mostNoise.
+func leastNoise(a privacy.Accountant, b privacy.Budget, event func(z float64) (privacy.Event, error)) (float64, error) {
+	return privacy.Calibrate(a, b, func(z float64) (privacy.Event, error) {
+		if z > mostNoise {
+			return nil, privacy.ErrNoFit
+		}
+		return event(z)
+	})
+}
+
+// calibrate returns the least noise multiplier whose event keeps within the budget of a request, but for the reserve of
+// delta. what names the request in the error.
+//
+// Errors: ErrInfeasible.
+func calibrate(a privacy.Accountant, b privacy.Budget, what string, event func(z float64) privacy.Event) (float64, error) {
+	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - privacy.Reserve(b.Delta)}
+	z, err := leastNoise(a, budget, func(z float64) (privacy.Event, error) { return event(z), nil })
+	if errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported) {
+		return 0, fmt.Errorf("%w: %s cannot keep within eps %v and delta %v; ask for more", ErrInfeasible, what, b.Epsilon, b.Delta)
+	}
+	return z, err
+}
 
 // roundOff is the largest coefficient, as a fraction of the radius, that counts as the rounding error of 0.
 const roundOff = 1e-13

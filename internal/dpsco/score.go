@@ -85,11 +85,11 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 	if err := a.check(s, b, accountant); err != nil {
 		return nil, err
 	}
-	calibrate := a.concentrated
+	plan := a.concentrated
 	if b.Delta == 0 {
-		calibrate = a.pureNoise
+		plan = a.pureNoise
 	}
-	g, event, err := calibrate(s, b, accountant)
+	g, event, err := plan(s, b, accountant)
 	if err == nil {
 		err = g.check()
 	}
@@ -154,17 +154,8 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 		}
 		return g
 	}
-	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - privacy.Reserve(b.Delta)}
-	z, err := privacy.Calibrate(accountant, budget, func(z float64) (privacy.Event, error) {
-		if z > mostNoise {
-			return nil, privacy.ErrNoFit
-		}
-		return at(z).event(), nil
-	})
-	switch {
-	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
-		return nil, nil, fmt.Errorf("%w: a score cannot keep within eps %v and delta %v; ask for more", ErrInfeasible, b.Epsilon, b.Delta)
-	case err != nil:
+	z, err := calibrate(accountant, b, "a score", func(z float64) privacy.Event { return at(z).event() })
+	if err != nil {
 		return nil, nil, err
 	}
 	g := at(z)

@@ -60,17 +60,8 @@ func (a SecondMoments) Plan(s Shape, b privacy.Budget, accountant privacy.Accoun
 	if err := checkMoments(s, b); err != nil {
 		return nil, err
 	}
-	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - privacy.Reserve(b.Delta)}
-	z, err := privacy.Calibrate(accountant, budget, func(z float64) (privacy.Event, error) {
-		if z > mostNoise {
-			return nil, privacy.ErrNoFit
-		}
-		return mech.Gaussian{NoiseMultiplier: z}.Event(), nil
-	})
-	switch {
-	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
-		return nil, fmt.Errorf("%w: second moments cannot keep within eps %v and delta %v; ask for more", ErrInfeasible, b.Epsilon, b.Delta)
-	case err != nil:
+	z, err := calibrate(accountant, b, "second moments", func(z float64) privacy.Event { return mech.Gaussian{NoiseMultiplier: z}.Event() })
+	if err != nil {
 		return nil, err
 	}
 	noise := mech.Gaussian{NoiseMultiplier: z}

@@ -770,8 +770,9 @@ var mutants = []mutant{
 		"c.lacksScale(c.Request.Target)", "false", []tests{{"./tests", "TestFitsOfATableWithoutScales"}}},
 	{"a pure score spends twice its epsilon", "internal/dpsco/score.go",
 		`mech.Laplace{Epsilon: below(share * below(b.Epsilon))}`, `mech.Laplace{Epsilon: 2 * below(share*below(b.Epsilon))}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
-	{"a score spends the reserve of delta", "internal/dpsco/score.go",
-		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestAScoreCosts"}}},
+	{"a score, a description and second moments spend the reserve of delta", "internal/dpsco/request.go",
+		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`,
+		[]tests{{"./internal/dpsco", "TestAScoreCosts"}, {"./internal/dpsco", "TestADescriptionCosts"}, {"./internal/dpsco", "TestSecondMomentsCost"}}},
 	{"a score is about the exact mean of the target", "internal/dpsco/score_rows.go",
 		`		m.centre = g.mean(rows, m.targets.edge(), src)
 `, `		m.centre = g.mean(rows, m.targets.edge(), src)
@@ -839,8 +840,6 @@ var mutants = []mutant{
 		`Quantile{Epsilon: below(f.shares.reach)`, `Quantile{Epsilon: 2 * below(f.shares.reach)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"second moments are charged at twice their noise", "internal/dpsco/second_moments.go",
 		`Method: "moments_gaussian", Event: noise.Event()`, `Method: "moments_gaussian", Event: mech.Gaussian{NoiseMultiplier: 2 * z}.Event()`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
-	{"second moments spend the reserve of delta", "internal/dpsco/second_moments.go",
-		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestSecondMomentsCost"}}},
 	{"second moments count complete rows exactly", "internal/dpsco/second_moments.go",
 		`	total.merged().Release(means, noise, src)
 `, `	total.merged().Release(means, noise, src)
@@ -915,8 +914,6 @@ var mutants = []mutant{
 `, ``, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"a pure description spends its epsilon for each column", "internal/dpsco/describe.go",
 		`part(split[quartiles] / float64(g.selections()))`, `part(split[quartiles] / float64(len(percents)))`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
-	{"a description spends the reserve of delta", "internal/dpsco/describe.go",
-		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestADescriptionCosts"}}},
 	{"values are cut where the data end", "internal/dpsco/describe_figures.go",
 		`		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
 `, `		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
