@@ -1,8 +1,6 @@
 package dpsco
 
-import (
-	"math"
-)
+import "math"
 
 // gains returns the fraction of each step v_k to be applied to an estimate whose noise has variance
 // before_k, if the step's noise has variance noise_k. The model is v_k ~ N(0, before_k + t^2 +
@@ -16,30 +14,11 @@ func gains(v, before, noise []float64) (keep []float64, drift float64) {
 			before[k] = 0 // an unknown variance is left to the drift
 		}
 	}
-	best, least := 0.0, math.Inf(1)
-	for k := range driftSteps {
-		t, cost := 0.0, 0.0
-		if k > 0 {
-			t = unit * math.Exp2(float64(k-firstDrift)/2)
-		}
-		for i, x := range v {
-			total := before[i] + t*t + noise[i]
-			cost += math.Log(total) + x*x/total
-		}
-		if cost < least {
-			best, least = t, cost
-		}
-	}
+	drift = likeliestSpread(v, unit, func(k int, t float64) float64 { return before[k] + t*t + noise[k] })
 	keep = make([]float64, len(v))
 	for k := range keep {
-		signal := before[k] + best*best
+		signal := before[k] + drift*drift
 		keep[k] = signal / (signal + noise[k])
 	}
-	return keep, best
+	return keep, drift
 }
-
-// The drifts that gains tries: 0, and powers of sqrt 2 times the least noise, from a quarter of it on.
-const (
-	driftSteps = 45
-	firstDrift = 5
-)

@@ -33,27 +33,33 @@ func empiricalBayesShrinkage(v, values, variances []float64) []float64 {
 	for i, s := range variances {
 		unit = min(unit, math.Sqrt(s/values[i]))
 	}
-	best, least := 0.0, math.Inf(1)
-	for k := -5; k < 40; k++ {
-		t := 0.0
-		if k >= -4 {
-			t = unit * math.Exp2(float64(k)/2)
-		}
-		cost := 0.0
-		for i, x := range v {
-			total := values[i]*t*t + variances[i]
-			cost += math.Log(total) + x*x/total
-		}
-		if cost < least {
-			best, least = t, cost
-		}
-	}
+	best := likeliestSpread(v, unit, func(i int, t float64) float64 { return values[i]*t*t + variances[i] })
 	keep := make([]float64, len(v))
 	for i := range keep {
 		signal := values[i] * best * best
 		keep[i] = signal / (signal + variances[i])
 	}
 	return keep
+}
+
+// likeliestSpread returns the most likely t of a grid, given v_i ~ N(0, variance(i, t)): 0, or unit times a power of
+// sqrt 2, from a quarter on.
+func likeliestSpread(v []float64, unit float64, variance func(i int, t float64) float64) float64 {
+	best, least := 0.0, math.Inf(1)
+	for k := -5; k < 40; k++ {
+		t, cost := 0.0, 0.0
+		if k >= -4 {
+			t = unit * math.Exp2(float64(k)/2)
+		}
+		for i, x := range v {
+			total := variance(i, t)
+			cost += math.Log(total) + x*x/total
+		}
+		if cost < least {
+			best, least = t, cost
+		}
+	}
+	return best
 }
 
 // minimiseOnGrid returns unit times 2^(k/4) for the k between from and to that has the least cost.
