@@ -177,7 +177,7 @@ func (o exactOracle) Gradient(dst []float64, q solve.Query) {
 	for j, x := range o.data.X {
 		dst[j] = 0
 		for i, v := range c {
-			if g := v * x[i]; !math.IsNaN(g) && !math.IsInf(g, 0) {
+			if g := v * x[i]; isFinite(g) {
 				dst[j] += g / float64(o.data.N)
 			}
 		}

@@ -2,7 +2,6 @@ package dpsco
 
 import (
 	"context"
-	"math"
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
@@ -79,7 +78,7 @@ type rowItself struct{ loss.Squared }
 
 // Deriv returns 1, or 0 if z - y is not finite: the row is unusable.
 func (rowItself) Deriv(z, y float64) float64 {
-	if r := z - y; !(math.Abs(r) <= math.MaxFloat64) {
+	if !isFinite(z - y) {
 		return 0
 	}
 	return 1

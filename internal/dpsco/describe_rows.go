@@ -36,9 +36,6 @@ func table(x Data) Data {
 	return Data{Shape: Shape{N: x.N, D: len(all)}, X: all, Y: x.Y}
 }
 
-// isUsable reports whether v is finite, that is, present.
-func isUsable(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
-
 // selectQuartiles releases the three quartiles of every column of numbers, in ascending order.
 func (g *describing) selectQuartiles(ctx context.Context, x Data, src *mech.Source) (all [][]float64, err error) {
 	for _, j := range g.numbers {
@@ -106,7 +103,7 @@ func (p place) distance(v float64) float64 { return (v - p.median()) / p.unit }
 // bin returns the position of the bin that v belongs to: that of a quartile to which it is equal, or that of the stretch
 // from one cut, without it, up to the next, with it. It is -1 if v is not finite.
 func (p place) bin(v float64) int {
-	if !isUsable(v) {
+	if !isFinite(v) {
 		return -1
 	}
 	for k, q := range p.quartiles {
@@ -287,7 +284,7 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 		kind := c.kind()
 		own := dst[l.start[j]:]
 		for i, v := range b.X[j] {
-			there := isUsable(v)
+			there := isFinite(v)
 			if own[0][i] = sign(there); !there {
 				complete[i] = -1
 			}

@@ -167,9 +167,7 @@ func (f *jointFit) errors(r *Result) {
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
 		r.Low, r.High = append(r.Low, centre[j]-half), append(r.High, centre[j]+half)
 	}
-	if slices.ContainsFunc(slices.Concat(r.StdErr, r.DF, r.Low, r.High), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-		r.withhold("the noise leaves no numbers")
-	}
+	r.withholdUnlessFinite()
 }
 
 // heavyProducts is the index below which the tail of products beyond the visible bins is taken to fall no

@@ -1,8 +1,6 @@
 package dpsco
 
 import (
-	"math"
-
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -52,11 +50,8 @@ func positivePart(s *mat.SymDense) *mat.SymDense {
 // none that can be computed.
 func eigen(s *mat.SymDense) (values []float64, vectors *mat.Dense) {
 	var e mat.EigenSym
-	for _, v := range s.RawSymmetric().Data {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			s = mat.NewSymDense(s.SymmetricDim(), nil)
-			break
-		}
+	if !allFinite(s.RawSymmetric().Data) {
+		s = mat.NewSymDense(s.SymmetricDim(), nil)
 	}
 	if !e.Factorize(s, true) {
 		e.Factorize(mat.NewSymDense(s.SymmetricDim(), nil), true)

@@ -93,9 +93,7 @@ func (f *newtonFit) errors(r *Result) {
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
 		r.Low, r.High = append(r.Low, middle.AtVec(j)-half), append(r.High, middle.AtVec(j)+half)
 	}
-	if slices.ContainsFunc(slices.Concat(r.StdErr, r.DF, r.Low, r.High), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-		r.withhold("the noise leaves no numbers")
-	}
+	r.withholdUnlessFinite()
 }
 
 // longRowsDecide is why counts have no intervals where a few rows, far from all others, determine the fit.

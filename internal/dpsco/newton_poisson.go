@@ -31,7 +31,7 @@ func (poissonCurve) first(r *newtonRows) {
 		root := math.Exp((y - r.e[i]) / 2) // root of the exposure: the prediction is the offset
 		v[i], r.e[i] = root, y/root
 		r.length[i] *= root
-		if !(r.length[i]*r.length[i] <= math.MaxFloat64 && math.Abs(r.e[i]) <= math.MaxFloat64) {
+		if !isFinite(r.length[i]*r.length[i]) || !isFinite(r.e[i]) {
 			r.length[i], r.e[i] = math.NaN(), math.NaN()
 		}
 	}

@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -72,6 +73,14 @@ func minimiseOnGrid(unit float64, from, to int, cost func(v float64) float64) fl
 		}
 	}
 	return best
+}
+
+// isFinite reports whether v is neither NaN, which stands for a missing value, nor infinite.
+func isFinite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
+
+// allFinite reports whether all numbers are finite.
+func allFinite(all []float64) bool {
+	return !slices.ContainsFunc(all, func(v float64) bool { return !isFinite(v) })
 }
 
 // clampBetween moves v into [low, high].

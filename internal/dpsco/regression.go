@@ -273,7 +273,7 @@ func labelTargets(y []float64, negative, positive float64) {
 // zero.
 func (p *problem) intoBall(w []float64) {
 	for j, v := range w {
-		if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) < roundOff*p.Radius {
+		if !isFinite(v) || math.Abs(v) < roundOff*p.Radius {
 			w[j] = 0
 		}
 	}

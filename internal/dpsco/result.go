@@ -104,6 +104,13 @@ func (r *Result) withhold(why string) {
 	}
 }
 
+// withholdUnlessFinite removes all errors if one of them is no number.
+func (r *Result) withholdUnlessFinite() {
+	if !allFinite(slices.Concat(r.StdErr, r.DF, r.Low, r.High)) {
+		r.withhold("the noise leaves no numbers")
+	}
+}
+
 // hide sets Hidden to the features of the given number of directions masked by noise. It returns why no
 // coefficient has a known error, if a direction is made of many features or uncertain returns a reason, and
 // otherwise nothing. a is the matrix from whitened coordinates to those of the features.

@@ -93,7 +93,7 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	lane.AddSquares(length, z)
 	lane.Roots(length)
 	for i, v := range e {
-		if !(math.Abs(v) <= math.MaxFloat64 && length[i] <= math.MaxFloat64) { // finite if the square is
+		if !isFinite(v) || !isFinite(length[i]) { // finite if the square is
 			length[i], e[i] = math.NaN(), math.NaN()
 		}
 	}

@@ -297,7 +297,7 @@ func (m *measured) metric(c quotient) Metric {
 
 // finite returns a pointer to a number, nil if it is NaN or infinite.
 func finite(v float64) *float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	if !isFinite(v) {
 		return nil
 	}
 	return &v

@@ -64,7 +64,7 @@ func (g *scoring) predictRows(residuals []float64, x Data) {
 					e[i] = y - e[i]
 					b.Y[i] -= g.Centre
 				}
-				if !(math.Abs(e[i]) <= math.MaxFloat64 && math.Abs(b.Y[i]) <= math.MaxFloat64) {
+				if !isFinite(e[i]) || !isFinite(b.Y[i]) {
 					e[i], b.Y[i] = math.NaN(), math.NaN()
 				}
 			}

@@ -845,7 +845,7 @@ var mutants = []mutant{
 `, `	total.merged().Release(means, noise, src)
 	means[0] = 0
 	for _, v := range x.Y {
-		if isUsable(v) {
+		if isFinite(v) {
 			means[0] += 1 / float64(c.N)
 		}
 	}
@@ -887,7 +887,7 @@ var mutants = []mutant{
 		`		ranks, three := mech.NewRanks(g.rankContract(j)), make([]float64, len(percents))
 `, `		c := g.rankContract(j)
 		for _, v := range x.X[j] {
-			if isUsable(v) && v != math.Trunc(v) {
+			if isFinite(v) && v != math.Trunc(v) {
 				c.Digits--
 			}
 		}
@@ -899,7 +899,7 @@ var mutants = []mutant{
 `, `		at[k] = g.placeOf(g.numbers[k], q)
 		usable := 0
 		for _, v := range x.X[g.numbers[k]] {
-			if isUsable(v) {
+			if isFinite(v) {
 				usable++
 			}
 		}
@@ -928,7 +928,7 @@ var mutants = []mutant{
 `, `	g.averages.Release(means, total.merged().Bounded(), src)
 	means[1] = -1
 	for _, v := range x.X[0] {
-		if isUsable(v) {
+		if isFinite(v) {
 			means[1] += 2 / float64(x.N)
 		}
 	}
@@ -1273,7 +1273,7 @@ var mutants = []mutant{
 	{"pushdown: an error of a pass is told", "internal/job/sums.go",
 		"		return r, s.asParked(ctx, c, err, notRead)\n	}\n	return r, s.recheckRead", "		return r, parked(err.Error())\n	}\n	return r, s.recheckRead", []tests{{"./tests", "TestAnOracleOfErrors"}}},
 	{"a metric that is no number has the noise drawn again", "internal/dpsco/score_metrics.go",
-		"	if math.IsNaN(v) || math.IsInf(v, 0) {\n		return nil", "	if false {\n		return nil", []tests{{"./internal/dpsco", "TestWhateverIsReleasedBecomesAResult"}}},
+		"	if !isFinite(v) {\n		return nil", "	if false {\n		return nil", []tests{{"./internal/dpsco", "TestWhateverIsReleasedBecomesAResult"}}},
 	{"a p-value that is no number has the noise drawn again", "internal/job/publish.go",
 		" &&\n\t\t!slices.ContainsFunc(r.PValues(), isNotFinite)", "", []tests{{"./internal/job", "TestNoFiniteReleaseFailsItsJob"}}},
 	{"a job that was charged is tried again at another cost", "internal/job/attempt.go",
