@@ -46,6 +46,12 @@ var rowOptions = []Option{
 	{Name: Offset, Kind: String, Description: "registered column, neither target nor feature, that is a part of the prediction with coefficient 1: of the target, of log-odds, or of the logarithm of a mean count; a row without a number there says nothing"},
 }
 
+// The sets of coefficients of median regression.
+const (
+	SetBall = "ball"
+	SetBox  = "box"
+)
+
 // SampleRows is the option that fits a random subset of the rows.
 const SampleRows = "sample_rows"
 
@@ -55,7 +61,7 @@ var l1Options = slices.Concat([]Option{
 	number("iota", 1e-9, 1e9, nil, "1 / the residual at which the loss saturates, in units of 1 / the target's scale").from("rows, columns, eps and `residual_scale`"),
 	number("radius", 1e-6, 1e9, nil, "radius of the set of coefficients, in scaled units").from("the method: none for staged, 10 for the others"),
 	number("pitch", 1e-12, 1e6, nil, "spacing of the public grid of coefficients, in scaled units").from("radius and rows"),
-	text("set", "ball", "shape of the set of coefficients", "ball", "box"),
+	text("set", SetBall, "shape of the set of coefficients", SetBall, SetBox),
 	number("residual_scale", 1e-9, 1e9, 1., "typical residual in units of the target's scale, from public knowledge"),
 	text("method", MethodAuto, "mechanism; auto is staged from some rows times eps on, with fewer the other one with the smaller expected error", MethodAuto, MethodStaged, MethodExponential, MethodObjective),
 	number("clip", 1e-9, 1e9, nil, "objective perturbation: bound on the norm of one person's gradient").from("the number of columns"),
@@ -64,7 +70,7 @@ var l1Options = slices.Concat([]Option{
 }, groupOptions, rowOptions)
 
 // sampleRows is an option of every model.
-var sampleRows = whole(SampleRows, 1, 1e12, "fit this many rows, or persons, drawn at random, where there are more: faster, and as private and as accurate as a table of that many").from("the data set: all of them")
+var sampleRows = whole(SampleRows, 1e12, "fit this many rows, or persons, drawn at random, where there are more: faster, and as private and as accurate as a table of that many").from("the data set: all of them")
 
 // gradientOptions are the options of every model that is fitted by private gradients. Least squares and the
 // other models each have a method that the others lack.
@@ -133,11 +139,11 @@ var commonOptions = []Option{
 	number("moment", 1e-12, 1e12, nil, "catoni, spgd_holland: second moment of one coordinate of a gradient, from public knowledge").from("`residual_scale`"),
 	number("truncation", 1e-9, 1e9, nil, "catoni, spgd_holland: scale of a gradient's coordinate; ksu, ksu_axis: distance from the centre at which gradients are cut").from("public facts"),
 	number("range", 1e-9, 1e9, nil, "trimmed, spgd_kamath, ksu, ksu_axis: width of the interval that holds a gradient's coordinate").from("`residual_scale`"),
-	whole("trim", 1, 1e9, "trimmed: records cut off at either end").from("public facts"),
-	whole("steps", 1, 500, "iterations").from("the method"),
+	whole("trim", 1e9, "trimmed: records cut off at either end").from("public facts"),
+	whole("steps", 500, "iterations").from("the method"),
 	number("step_size", 1e-9, 1e9, nil, "step size, in scaled units").from("the number of columns"),
-	whole("batch", 1, 1e12, "spgd methods, svrg, svrg_pp: rows of a batch").from("the rows: all of them, except for svrg and svrg_pp under rdp accounting"),
-	whole("blocks", 1, 1e6, "sample_aggregate, spgd_kamath: disjoint blocks, at most one a row").from("public facts"),
+	whole("batch", 1e12, "spgd methods, svrg, svrg_pp: rows of a batch").from("the rows: all of them, except for svrg and svrg_pp under rdp accounting"),
+	whole("blocks", 1e6, "sample_aggregate, spgd_kamath: disjoint blocks, at most one a row").from("public facts"),
 	text("aggregator", AggregatorRangeMean, "sample_aggregate: how the fits of blocks become one answer: their clipped mean around where a noisy histogram shows most of them, or the printed centre", AggregatorRangeMean, AggregatorCentre),
 	text("whitening", WhiteningAuto, "whether a part of the budget is spent on the second moments of the features", WhiteningAuto, WhiteningOn, WhiteningOff),
 	sampleRows,
@@ -156,8 +162,9 @@ func number(name string, minimum, maximum float64, fallback any, description str
 	return Option{Name: name, Kind: Number, Minimum: minimum, Maximum: maximum, Default: fallback, Description: description}
 }
 
-func whole(name string, minimum, maximum float64, description string) Option {
-	return Option{Name: name, Kind: Integer, Minimum: minimum, Maximum: maximum, Description: description}
+// whole is an option whose values are the whole numbers from 1 to maximum.
+func whole(name string, maximum float64, description string) Option {
+	return Option{Name: name, Kind: Integer, Minimum: 1, Maximum: maximum, Description: description}
 }
 
 func text(name, fallback, description string, choices ...string) Option {

@@ -56,8 +56,7 @@ func (f *jointFit) whyNoIntervals() string {
 // whyUncertain returns a reason for withholding all intervals that does not concern hidden
 // directions; empty if there is none.
 func (f *jointFit) whyUncertain() string {
-	switch {
-	case math.IsInf(f.hiddenSquare(), 1), f.spreadStandsOut() > surelySpread, f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
+	if math.IsInf(f.hiddenSquare(), 1) || f.spreadStandsOut() > surelySpread || f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond {
 		return distantRows
 	}
 	return ""

@@ -36,7 +36,7 @@ type L1 struct {
 	ResidualScale float64        // a typical residual, in scaled units
 	Clip          float64        // largest norm of a row in objective perturbation; longer ones are shortened
 	Smoothing     float64        // objective perturbation: the loss of residuals well below it is quadratic
-	Set           string         // shape of the set: SetBall or SetBox
+	Set           string         // shape of the set: catalogue.SetBall or catalogue.SetBox
 	Method        string         // catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodExponential or catalogue.MethodObjective
 	NoScales      bool           // no scale was registered: values may be of any size
 	Memory        int64          // bytes for the exact sampler in addition to the rows, 4 GiB when zero
@@ -52,12 +52,6 @@ type L1 struct {
 	target     numeric
 	scaleAsked bool // the option residual_scale is given
 }
-
-// The sets of L1.
-const (
-	SetBall = "ball"
-	SetBox  = "box"
-)
 
 // l1Fields maps options of l1 to fields.
 var l1Fields = fields[L1]{
@@ -212,7 +206,7 @@ func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 	setDefault(&a.Clip, 1.1*math.Sqrt(a.sources(s)))
 	setDefault(&a.Smoothing, defaultSmoothing(rowsPerCoefficient(s, epsilon), float64(s.D))*a.ResidualScale)
 	if a.Set == "" {
-		a.Set = SetBall
+		a.Set = catalogue.SetBall
 	}
 	a.Pool = cmp.Or(a.Pool, catalogue.PoolShrink)
 	return a
@@ -289,7 +283,7 @@ func (a L1) medians(fit func(ctx context.Context, x Data, src *mech.Source) ([]f
 func (a L1) result(w []float64) Result {
 	r := Result{Coefficients: w, WhyNull: noMedianIntervals}
 	norm := 2.
-	if a.Set == SetBox {
+	if a.Set == catalogue.SetBox {
 		norm = math.Inf(1)
 	}
 	if a.Radius != 0 {
@@ -302,7 +296,7 @@ func (a L1) result(w []float64) Result {
 func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	setDefault(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
 	p := expmech.Params{Epsilon: below(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept, Memory: a.Memory}
-	if a.Set == SetBox {
+	if a.Set == catalogue.SetBox {
 		p.Set = expmech.Box
 	}
 	if err := p.Validate(s.N, s.D); err != nil {
@@ -351,7 +345,7 @@ func (a L1) project(w []float64) {
 	if a.Radius == 0 {
 		return
 	}
-	if a.Set == SetBox {
+	if a.Set == catalogue.SetBox {
 		for j := range w {
 			w[j] = math.Max(-a.Radius, math.Min(w[j], a.Radius))
 		}

@@ -77,7 +77,7 @@ func TestTheExponentialMechanismHasTheChargedEpsilon(t *testing.T) {
 	most := distuv.UnitNormal.Quantile(1 - lawChance/2)
 	for _, x := range l1Tables(Shape{N: 60, D: 2, Intercept: true}, Shape{N: 90, D: 3, Intercept: false}) {
 		for _, epsilon := range []float64{.3, .6} {
-			a := L1{Method: catalogue.MethodExponential, Radius: 1, Pitch: 1, Set: SetBox, Iota: .5, Theta: 1.5 + .5*float64(x.D%2)}
+			a := L1{Method: catalogue.MethodExponential, Radius: 1, Pitch: 1, Set: catalogue.SetBox, Iota: .5, Theta: 1.5 + .5*float64(x.D%2)}
 			score := x.truncatedScore(a.Theta, a.Iota)
 			mean, deviation := x.lawOfScore(score, epsilon)
 			draws := 0

@@ -147,7 +147,7 @@ func TestReplaysOfStaged(t *testing.T) {
 			}
 		}
 		if k%5 == 0 {
-			a.Set, a.Radius, a.ResidualScale = SetBox, 2, .1
+			a.Set, a.Radius, a.ResidualScale = catalogue.SetBox, 2, .1
 		}
 		var request Algorithm = a
 		if k%4 == 0 {
@@ -333,7 +333,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 			a.Tau = []float64{.1, .8, .99}[k/3%3]
 		}
 		if k%7 == 0 {
-			a.Set, a.Radius = SetBox, 2
+			a.Set, a.Radius = catalogue.SetBox, 2
 		}
 		var x, y Data
 		if k%4 == 0 {

@@ -63,7 +63,7 @@ func TestL1RecordsEveryPublicParameter(t *testing.T) {
 			`"why":"rows times eps over coefficients to the power 1.5 is 1.25e+03, and from 60 on fits in stages err least"}`},
 		{L1{Method: catalogue.MethodExponential}, `{"coefficients":4,"intercept":true,"iota":0.111,"pitch":0.00000763,"radius":10,"residual_scale":1,"rows":10000,"set":"ball","theta":2,` +
 			`"why":"asked for"}`},
-		{L1{Method: catalogue.MethodObjective, ResidualScale: 2, Pitch: .3, Set: SetBox}, `{"clip":2.2,"coefficients":4,"intercept":true,"pitch":0.25,"radius":10,` +
+		{L1{Method: catalogue.MethodObjective, ResidualScale: 2, Pitch: .3, Set: catalogue.SetBox}, `{"clip":2.2,"coefficients":4,"intercept":true,"pitch":0.25,"radius":10,` +
 			`"residual_scale":2,"rows":10000,"set":"box","smoothing":0.48,"why":"asked for"}`},
 	} {
 		p, err := c.algorithm.Plan(s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
@@ -138,8 +138,8 @@ func TestL1RunsOnDegenerateTables(t *testing.T) {
 		"infinite":    {[]float64{inf, 1, 2}, []float64{1, -inf, 2}},
 		"huge":        {[]float64{1e308, -1e308, 1}, []float64{1e308, math.MaxFloat64, 1}},
 	} {
-		for _, a := range []L1{{Method: catalogue.MethodExponential}, {Method: catalogue.MethodExponential, Set: SetBox}, {Method: catalogue.MethodObjective}, {Method: catalogue.MethodObjective, Set: SetBox, Radius: .1},
-			{Method: catalogue.MethodStaged, Radius: 10}, {Method: catalogue.MethodStaged, Set: SetBox, Radius: .1}} {
+		for _, a := range []L1{{Method: catalogue.MethodExponential}, {Method: catalogue.MethodExponential, Set: catalogue.SetBox}, {Method: catalogue.MethodObjective}, {Method: catalogue.MethodObjective, Set: catalogue.SetBox, Radius: .1},
+			{Method: catalogue.MethodStaged, Radius: 10}, {Method: catalogue.MethodStaged, Set: catalogue.SetBox, Radius: .1}} {
 			s := Shape{N: len(table.y), D: 2, Intercept: true}
 			p, err := a.Plan(s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 			if err != nil {
@@ -162,7 +162,7 @@ func inside(w []float64, radius float64, set string) bool {
 			return false
 		}
 	}
-	return set == SetBox || square <= radius*radius*(1+1e-9)
+	return set == catalogue.SetBox || square <= radius*radius*(1+1e-9)
 }
 
 // A band is told where one holds for all data, in the table's units, and it is wider

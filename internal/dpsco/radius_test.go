@@ -71,7 +71,7 @@ func TestCutCoordinatesSayIt(t *testing.T) {
 		w   []float64
 		set string
 		cut bool
-	}{{[]float64{8, 8}, SetBox, false}, {[]float64{8, 8}, SetBall, true}, {[]float64{-9.95, 1}, SetBox, true}, {[]float64{-9.8, 1}, SetBall, false}} {
+	}{{[]float64{8, 8}, catalogue.SetBox, false}, {[]float64{8, 8}, catalogue.SetBall, true}, {[]float64{-9.95, 1}, catalogue.SetBox, true}, {[]float64{-9.8, 1}, catalogue.SetBall, false}} {
 		released := L1{Set: c.set, Radius: 10}.medians(func(context.Context, Data, *mech.Source) ([]float64, error) { return c.w, nil })
 		if r, err := released(t.Context(), Data{}, nil); err != nil || strings.Contains(r.WhyNull, "larger") != c.cut {
 			t.Errorf("%v in a %s: %q, %v", c.w, c.set, r.WhyNull, err)

@@ -13,7 +13,7 @@ func TestRecipeSetsEveryOption(t *testing.T) {
 		"tau": .25, "theta": 1.5, "iota": .2, "radius": 3.0, "pitch": .001, "residual_scale": 2.0, "clip": 4.0, "smoothing": .25,
 		"set": "box", "method": "objective_perturbation", "by": "region", "pool": "none", "weight": "w", "max_weight": 5.0, "offset": "o",
 	}, nil)
-	want := L1{Tau: .25, Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: SetBox, Method: catalogue.MethodObjective, Weight: "w", MaxWeight: 5, Offset: "o", By: "region", Pool: catalogue.PoolNone}
+	want := L1{Tau: .25, Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: catalogue.SetBox, Method: catalogue.MethodObjective, Weight: "w", MaxWeight: 5, Offset: "o", By: "region", Pool: catalogue.PoolNone}
 	if err != nil || !reflect.DeepEqual(a, want) {
 		t.Errorf("got %+v, %v; want %+v", a, err, want)
 	}

@@ -112,7 +112,7 @@ func (c Config) compareCell(ctx context.Context, p *posed, name string, epsilon 
 	b := privacy.Budget{Epsilon: epsilon, Delta: studyDelta}
 	ours, err := c.median(func(int) (float64, error) {
 		did(fmt.Sprintf("%s at %g: ours", name, epsilon))
-		r, err := p.request(ctx, b, nil)
+		r, err := p.request(ctx, b)
 		if err != nil {
 			return 0, err
 		}
@@ -168,8 +168,8 @@ func (c Config) median(draw func(number int) (float64, error)) (float64, error) 
 }
 
 // algorithm returns a request for the model in the table's scales.
-func (p *posed) algorithm(options map[string]any) (dpsco.Scaled, error) {
-	algorithm, err := dpsco.Recipe(p.model, options, nil)
+func (p *posed) algorithm() (dpsco.Scaled, error) {
+	algorithm, err := dpsco.Recipe(p.model, nil, nil)
 	scaled := dpsco.Scaled{Algorithm: algorithm, X: p.Scales, Y: p.targetScale(), Flags: p.flags(), Counts: catalogue.IsCount(p.model)}
 	if p.Exposure != nil {
 		scaled.Exposure = 1
@@ -178,8 +178,8 @@ func (p *posed) algorithm(options map[string]any) (dpsco.Scaled, error) {
 }
 
 // request runs a fit as an analyst would ask for it, on an account with zCDP accounting.
-func (p *posed) request(ctx context.Context, b privacy.Budget, options map[string]any) (dpsco.Result, error) {
-	algorithm, err := p.algorithm(options)
+func (p *posed) request(ctx context.Context, b privacy.Budget) (dpsco.Result, error) {
+	algorithm, err := p.algorithm()
 	if err != nil {
 		return dpsco.Result{}, err
 	}

@@ -311,7 +311,7 @@ func (cell cover) request(ctx context.Context, model string, number int) (r dpsc
 		return r, nil, nil, err
 	}
 	p = &posed{Table: t, model: model}
-	r, err = p.request(ctx, privacy.Budget{Epsilon: cell.epsilon, Delta: studyDelta}, nil)
+	r, err = p.request(ctx, privacy.Budget{Epsilon: cell.epsilon, Delta: studyDelta})
 	return r, truth, p, err
 }
 
@@ -324,7 +324,7 @@ type ordinary struct {
 // add fits a table and counts the intervals that contain truth, which is in scaled units.
 func (o *ordinary) add(t *posed, truth []float64) {
 	p := pose(t.Table, t.model)
-	loss, meat := p.loss(1), mat.NewSymDense(p.D, nil)
+	loss, meat := p.loss(), mat.NewSymDense(p.D, nil)
 	for i, y := range p.y {
 		_, first, _ := loss(p.known[i]+dot(p.row(i), p.exact), y)
 		meat.SymRankOne(meat, first*first, mat.NewVecDense(p.D, p.row(i)))

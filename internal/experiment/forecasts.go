@@ -110,7 +110,7 @@ func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f fore
 	if p.model == "l1" {
 		b.Delta = 0
 	}
-	algorithm, err := p.algorithm(nil)
+	algorithm, err := p.algorithm()
 	if err != nil {
 		return f, err
 	}
@@ -121,7 +121,7 @@ func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f fore
 	f.releases = max(2, c.draws())
 	fits, releases := make([][]float64, p.D), make([][]float64, 0)
 	for range f.releases {
-		r, err := p.request(ctx, b, nil)
+		r, err := p.request(ctx, b)
 		if err != nil {
 			return f, err
 		}
@@ -154,7 +154,7 @@ func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f fore
 func (p *posed) told(ctx context.Context, b privacy.Budget) ([]float64, error) {
 	before := b
 	before.Epsilon *= formerEpsilon
-	algorithm, err := p.algorithm(nil)
+	algorithm, err := p.algorithm()
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (p *posed) told(ctx context.Context, b privacy.Budget) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := p.request(ctx, before, nil)
+	r, err := p.request(ctx, before)
 	told := r.Noise()
 	if err != nil || told == nil || former.Method != now.Method || former.Parameters["whitening"] != now.Parameters["whitening"] {
 		return nil, err

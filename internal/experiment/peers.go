@@ -154,7 +154,7 @@ func objectivePerturbation(p *posed, s setting, b privacy.Budget, r *rand.Rand) 
 // gradientDescent is descent on clipped gradients with Gaussian noise; it returns the average of the second
 // half of the iterates.
 func gradientDescent(p *posed, s setting, b privacy.Budget, r *rand.Rand) []float64 {
-	loss, smooth := p.loss(1), 1.
+	loss, smooth := p.loss(), 1.
 	if p.model == "logistic" {
 		smooth = .25
 	}

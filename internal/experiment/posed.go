@@ -42,7 +42,7 @@ func pose(t *Table, model string) *posed {
 	}
 	p.h = p.gram(math.Inf(1), math.Inf(1)).h
 	p.h.ScaleSym(1/float64(t.N), p.h)
-	loss, none := p.loss(1), make([]float64, t.D)
+	loss, none := p.loss(), make([]float64, t.D)
 	if model == "huber" { // Huber's loss may be flat at 0, where most residuals can exceed delta, so start from least squares
 		p.exact = p.minimise(squaredOf, math.Inf(1), 0, none)
 	}
@@ -100,8 +100,8 @@ type lossOf func(z, y float64) (value, first, second float64)
 
 func squaredOf(z, y float64) (value, first, second float64) { return (z - y) * (z - y) / 2, z - y, 1 }
 
-// loss returns the loss of the model; delta is the parameter of Huber's loss.
-func (p *posed) loss(delta float64) lossOf {
+// loss returns the loss of the model: of Huber's that with delta 1.
+func (p *posed) loss() lossOf {
 	switch p.model {
 	case "logistic":
 		return logLossOf
@@ -110,7 +110,7 @@ func (p *posed) loss(delta float64) lossOf {
 	case "poisson":
 		return devianceOf
 	}
-	return huberOf(delta)
+	return huberOf(1)
 }
 
 func logLossOf(z, y float64) (value, first, second float64) {
@@ -146,7 +146,7 @@ func huberOf(delta float64) lossOf {
 }
 
 func (p *posed) meanLoss(w []float64) (sum float64) {
-	loss := p.loss(1)
+	loss := p.loss()
 	for i, y := range p.y {
 		value, _, _ := loss(p.known[i]+dot(p.row(i), w), y)
 		sum += value

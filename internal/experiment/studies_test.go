@@ -29,7 +29,7 @@ func TestPeersComeToTheBestFit(t *testing.T) {
 func TestOursComesToTheBestFit(t *testing.T) {
 	for _, model := range []string{"linear", "logistic", "huber", "poisson"} {
 		p := pose(laws[0].table(20_000, model, 1), model)
-		r, err := p.request(t.Context(), privacy.Budget{Epsilon: 1000, Delta: studyDelta}, nil)
+		r, err := p.request(t.Context(), privacy.Budget{Epsilon: 1000, Delta: studyDelta})
 		if err != nil {
 			t.Fatal(err)
 		}

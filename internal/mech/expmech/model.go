@@ -111,14 +111,13 @@ func logIntegral(t, h float64) float64 {
 	return x + math.Log(-math.Expm1(-2*x)*h/x)
 }
 
-// touch returns the point at which a tangent to z^2/2 makes the tightest bound of exp(-z^2/2) on [low,
-// high], and the logarithm of the bound's mass. It solves t = mean under the bound by Newton's method, from
+// tangentLogMass returns the logarithm of the mass of the tightest bound of exp(-z^2/2) on [low, high] that a
+// tangent to z^2/2 makes. It finds the point t where that touches, the mean under the bound, by Newton's method, from
 // the side on which that is monotone.
-func touch(low, high float64) (t, logMass float64) {
+func tangentLogMass(low, high float64) float64 {
 	c, h := (low+high)/2, (high-low)/2
-	side := math.Copysign(1, c)
 	c = math.Abs(c)
-	t = max(c/(1+h*h/3), c-h)
+	t := max(c/(1+h*h/3), c-h)
 	for range 20 {
 		value, derivative := langevin(t, h)
 		step := (t - c + value) / (1 + derivative)
@@ -127,20 +126,20 @@ func touch(low, high float64) (t, logMass float64) {
 			break
 		}
 	}
-	return side * t, t*t/2 - t*c + logIntegral(t, h)
+	return t*t/2 - t*c + logIntegral(t, h)
 }
 
-// bestSplit returns where to split [low, high] so that the bounds of touch lose the most mass, and the
+// bestSplit returns where to split [low, high] so that the bounds of tangentLogMass lose the most mass, and the
 // logarithm of the ratio.
 func bestSplit(low, high float64) (at, gain float64) {
-	_, whole := touch(low, high)
+	whole := tangentLogMass(low, high)
 	at, best := (low+high)/2, math.Inf(1)
 	try := func(s float64) {
 		if s <= low || s >= high {
 			return
 		}
-		_, left := touch(low, s)
-		_, right := touch(s, high)
+		left := tangentLogMass(low, s)
+		right := tangentLogMass(s, high)
 		if sum := logAdd(left, right); sum < best {
 			at, best = s, sum
 		}
