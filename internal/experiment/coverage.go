@@ -234,10 +234,8 @@ func (c Config) coverOfLaw(l law, name string, rows, slopes int, model string, e
 // cover draws samples, counts how many intervals contain the true coefficient, and returns a line of the
 // table.
 func (c Config) cover(ctx context.Context, model string, cell cover, did func(string)) (string, error) {
-	draws, d := cell.draws, cell.slopes+1
-	covered, middles, halves := make([]float64, d), make([][]float64, d), make([][]float64, d)
-	reasons, given := map[string]int{}, 0
-	without := ordinary{covered: make([]float64, d)}
+	draws, seen := cell.draws, newCoverTally(cell.slopes+1)
+	without := ordinary{covered: make([]float64, cell.slopes+1)}
 	for draw := 0; draw < draws; draw++ {
 		did(fmt.Sprintf("%s, %s at %g", model, cell.name, cell.epsilon))
 		r, truth, p, err := cell.request(ctx, model, draw)
@@ -247,60 +245,85 @@ func (c Config) cover(ctx context.Context, model string, cell cover, did func(st
 		if cell.ordinary && 2*draw < cell.draws {
 			without.add(p, truth)
 		}
-		if r.Low == nil {
-			reasons[r.WhyNull]++
-			if given == 0 && draw+1 >= coverDraws && !(cell.ordinary && 2*(draw+1) < cell.draws) {
-				draws = draw + 1 // end a cell without intervals early
-				break
-			}
-			continue
-		}
-		given++
-		if r.WhyNull != "" {
-			reasons[r.WhyNull]++
-		}
-		for j, low := range p.scaled(r.Low) {
-			if r.Withholds(j) {
-				continue
-			}
-			high := p.scaled(r.High)[j]
-			if low <= truth[j] && truth[j] <= high {
-				covered[j]++
-			}
-			middles[j], halves[j] = append(middles[j], (low+high)/2), append(halves[j], (high-low)/2)
+		seen.add(p, r, truth)
+		if seen.given == 0 && draw+1 >= coverDraws && !(cell.ordinary && 2*(draw+1) < cell.draws) {
+			draws = draw + 1 // end a cell without intervals early
 		}
 	}
-	why := ""
-	for reason, n := range reasons {
-		if n > reasons[why] || n == reasons[why] && reason < why {
+	return seen.line(draws, without), nil
+}
+
+// coverTally counts the intervals of the fits of one cell.
+type coverTally struct {
+	covered         []float64      // for each coefficient, the number of intervals that contain it
+	middles, halves [][]float64    // of the intervals of each coefficient; halves of their widths
+	reasons         map[string]int // why intervals are not given
+	given           int            // fits with intervals
+}
+
+func newCoverTally(d int) *coverTally {
+	return &coverTally{make([]float64, d), make([][]float64, d), make([][]float64, d), map[string]int{}, 0}
+}
+
+// add counts the intervals of a fit. truth is in scaled units.
+func (t *coverTally) add(p *posed, r dpsco.Result, truth []float64) {
+	if r.Low == nil {
+		t.reasons[r.WhyNull]++
+		return
+	}
+	t.given++
+	if r.WhyNull != "" {
+		t.reasons[r.WhyNull]++
+	}
+	for j, low := range p.scaled(r.Low) {
+		if r.Withholds(j) {
+			continue
+		}
+		high := p.scaled(r.High)[j]
+		if low <= truth[j] && truth[j] <= high {
+			t.covered[j]++
+		}
+		t.middles[j], t.halves[j] = append(t.middles[j], (low+high)/2), append(t.halves[j], (high-low)/2)
+	}
+}
+
+// mostFrequentReason is the one why most intervals are not given; empty if there is none.
+func (t *coverTally) mostFrequentReason() (why string) {
+	for reason, n := range t.reasons {
+		if n > t.reasons[why] || n == t.reasons[why] && reason < why {
 			why = reason
 		}
 	}
-	all := 0 // number of intervals that are given
-	for _, half := range halves {
+	return why
+}
+
+// line is the line of the table after so many draws.
+func (t *coverTally) line(draws int, without ordinary) string {
+	d, all := len(t.halves), 0 // all is the number of intervals that are given
+	for _, half := range t.halves {
 		all += len(half)
 	}
-	withheld := 100 * (1 - float64(all)/float64(draws*d))
+	withheld, why := 100*(1-float64(all)/float64(draws*d)), t.mostFrequentReason()
 	hold, slopes, worst, widths := 0., 0, 1., []float64{}
 	for j := 1; j < d; j++ {
-		n := len(halves[j])
-		hold, slopes = hold+covered[j], slopes+n
+		n := len(t.halves[j])
+		hold, slopes = hold+t.covered[j], slopes+n
 		if n < 2 {
 			continue
 		}
-		worst = min(worst, covered[j]/float64(n))
-		slices.Sort(halves[j])
-		widths = append(widths, halves[j][n/2]/1.96/math.Sqrt(stat.Variance(middles[j], nil)))
+		worst = min(worst, t.covered[j]/float64(n))
+		slices.Sort(t.halves[j])
+		widths = append(widths, t.halves[j][n/2]/1.96/math.Sqrt(stat.Variance(t.middles[j], nil)))
 	}
 	if len(widths) == 0 {
-		return fmt.Sprintf("%s | | | | %.0f %% | %s |", without, withheld, why), nil
+		return fmt.Sprintf("%s | | | | %.0f %% | %s |", without, withheld, why)
 	}
 	slices.Sort(widths)
 	constant := ""
-	if n := len(halves[0]); n > 0 {
-		constant = fmt.Sprintf("%.3f", covered[0]/float64(n))
+	if n := len(t.halves[0]); n > 0 {
+		constant = fmt.Sprintf("%.3f", t.covered[0]/float64(n))
 	}
-	return fmt.Sprintf(" %.3f%s | %.2f | %s | %.2g | %.0f %% | %s |", hold/float64(slopes), without, worst, constant, widths[len(widths)/2], withheld, why), nil
+	return fmt.Sprintf(" %.3f%s | %.2f | %s | %.2g | %.0f %% | %s |", hold/float64(slopes), without, worst, constant, widths[len(widths)/2], withheld, why)
 }
 
 // request fits one sample of a cell, by its number. The result is in the table's units, truth in scaled
