@@ -65,15 +65,20 @@ func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: aggregate.event, arithmetic: aggregate.arithmetic, seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-		points, err := a.points(ctx, x.one(), src)
-		if err != nil {
-			return nil, err
-		}
-		w := make([]float64, s.D)
-		aggregate.release(w, points, src)
-		return w, nil
-	})}, nil
+	return &stage{
+		event:      aggregate.event,
+		arithmetic: aggregate.arithmetic,
+		seconds:    a.seconds(s),
+		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+			points, err := a.points(ctx, x.one(), src)
+			if err != nil {
+				return nil, err
+			}
+			w := make([]float64, s.D)
+			aggregate.release(w, points, src)
+			return w, nil
+		}),
+	}, nil
 }
 
 // points returns the fits of the blocks of a random partition.

@@ -32,16 +32,23 @@ func (a Centred) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: append(event, centre.Event()), arithmetic: marks(estimators), seconds: a.seconds(s), sums: a.Descent.sums(), passes: 1 + a.Descent.passes(s, estimators), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-		p := newCentring(meanRow(x, centre, src))
-		u, err := a.Descent.solve(ctx, x.times(p), estimators, src)
-		if err != nil {
-			return nil, err
-		}
-		w := mat.NewVecDense(s.D, nil)
-		w.MulVec(p.T(), mat.NewVecDense(s.D, u))
-		return w.RawVector().Data, nil
-	})}, nil
+	return &stage{
+		event:      append(event, centre.Event()),
+		arithmetic: marks(estimators),
+		seconds:    a.seconds(s),
+		sums:       a.Descent.sums(),
+		passes:     1 + a.Descent.passes(s, estimators),
+		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+			p := newCentring(meanRow(x, centre, src))
+			u, err := a.Descent.solve(ctx, x.times(p), estimators, src)
+			if err != nil {
+				return nil, err
+			}
+			w := mat.NewVecDense(s.D, nil)
+			w.MulVec(p.T(), mat.NewVecDense(s.D, u))
+			return w.RawVector().Data, nil
+		}),
+	}, nil
 }
 
 // meanRow estimates the mean of (1, x) over all rows, each multiplied by its weight. Unusable rows

@@ -31,9 +31,16 @@ func (d Descent) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: event, arithmetic: marks(estimators), seconds: d.seconds(s), sums: d.sums(), passes: d.passes(s, estimators), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-		return d.solve(ctx, x, estimators, src)
-	})}, nil
+	return &stage{
+		event:      event,
+		arithmetic: marks(estimators),
+		seconds:    d.seconds(s),
+		sums:       d.sums(),
+		passes:     d.passes(s, estimators),
+		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+			return d.solve(ctx, x, estimators, src)
+		}),
+	}, nil
 }
 
 // estimators returns one estimator per use that the solver declares, and the total cost of all

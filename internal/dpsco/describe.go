@@ -145,9 +145,18 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), Passes: g.passes(), firstRow: true, shape: g.shape, run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		return run(ctx, x.one(), src)
-	}}
+	p := &Plan{
+		Method:     g.method(),
+		Event:      event,
+		Parameters: g.parameters(),
+		Seconds:    g.seconds(),
+		Passes:     g.passes(),
+		firstRow:   true,
+		shape:      g.shape,
+		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+			return run(ctx, x.one(), src)
+		},
+	}
 	return p, p.severalRows(g.maxRows)
 }
 

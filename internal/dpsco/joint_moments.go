@@ -157,21 +157,27 @@ func (a JointMoments) at(s Shape, z float64) (*stage, error) {
 	for _, noise := range r.all() {
 		event = append(event, noise.Event())
 	}
-	return &stage{event: event, seconds: a.seconds(s), sums: true, passes: pilotPasses + 1 + passesOfSplit(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		fits := newJointParts(r, x.inGroups())
-		for t := range pilotPasses {
+	return &stage{
+		event:   event,
+		seconds: a.seconds(s),
+		sums:    true,
+		passes:  pilotPasses + 1 + passesOfSplit(s),
+		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+			fits := newJointParts(r, x.inGroups())
+			for t := range pilotPasses {
+				if err := ctx.Err(); err != nil {
+					return Result{}, err
+				}
+				if t == firstGroupPass && s.GroupCount > 0 {
+					fits.split(src)
+				}
+				fits.pilot(t, src)
+			}
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			if t == firstGroupPass && s.GroupCount > 0 {
-				fits.split(src)
-			}
-			fits.pilot(t, src)
-		}
-		if err := ctx.Err(); err != nil {
-			return Result{}, err
-		}
-		fits.step(src)
-		return fits.finish(), nil
-	}}, nil
+			fits.step(src)
+			return fits.finish(), nil
+		},
+	}, nil
 }

@@ -70,7 +70,16 @@ func (p *problem) jointMoments() (fit, error) {
 		why = lowInformation
 	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, LowInformation: p.momentNoiseOfAFit() > lowMoments, VeryLowInformation: p.momentNoiseOfAFit() > nearMoments, Whiten: p.moreForMoments(), Levels: p.Levels, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
+		Bound:              p.FeatureNorm,
+		Scale:              p.ResidualScale,
+		LowInformation:     p.momentNoiseOfAFit() > lowMoments,
+		VeryLowInformation: p.momentNoiseOfAFit() > nearMoments,
+		Whiten:             p.moreForMoments(),
+		Levels:             p.Levels,
+		Psi:                p.bounded(),
+		Intervals:          why == "",
+		WhyNull:            why,
+		Pool:               p.Pool == catalogue.PoolShrink,
 	}, nil
 }
 

@@ -88,7 +88,10 @@ func (f staged) changeUnits(groups l1Groups, spread float64, src *mech.Source) {
 	}
 	typical := .6 * spread // for normal residuals, which near assumes as well
 	sizes := groupMagnitudes{
-		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.units), Level: .5, Prior: .5}, lowest: -mostMagnitude, highest: mostMagnitude, near: .14,
+		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.units), Level: .5, Prior: .5},
+		lowest:           -mostMagnitude,
+		highest:          mostMagnitude,
+		near:             .14,
 	}
 	units := sizes.release(groups, f.shape.N, func(r float64) float64 { return r / typical }, src)
 	for g, rows := range groups.rows {

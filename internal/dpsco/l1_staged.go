@@ -60,7 +60,15 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.GroupCount, a.Pool
 		run = f.fitGroups
 	}
-	return &Plan{Event: f.shares.event(f.shape.Columns()), Parameters: parameters, Seconds: f.seconds(), FindsScales: f.shares.scales > 0, FindsCentres: f.shares.position > 0, shape: s, run: run}, nil
+	return &Plan{
+		Event:        f.shares.event(f.shape.Columns()),
+		Parameters:   parameters,
+		Seconds:      f.seconds(),
+		FindsScales:  f.shares.scales > 0,
+		FindsCentres: f.shares.position > 0,
+		shape:        s,
+		run:          run,
+	}, nil
 }
 
 // newStaged sets the parameters that follow from public facts: limits on rows that are wide if there are so many

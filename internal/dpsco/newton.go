@@ -198,18 +198,24 @@ func (a Newton) at(s Shape, z float64) (*stage, error) {
 		event = append(event, noise.Event())
 	}
 	_, sums := a.Curve.(exprCurve)
-	return &stage{event: event, seconds: a.seconds(s), sums: sums, passes: 1 + newtonSteps + passesOfSplit(s)*len(r.splitNoises()), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		fits := newNewtonParts(r, x.inGroups())
-		fits.fits[0].first(fits.parts[0], src)
-		for t := range newtonSteps {
-			if err := ctx.Err(); err != nil {
-				return Result{}, err
+	return &stage{
+		event:   event,
+		seconds: a.seconds(s),
+		sums:    sums,
+		passes:  1 + newtonSteps + passesOfSplit(s)*len(r.splitNoises()),
+		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+			fits := newNewtonParts(r, x.inGroups())
+			fits.fits[0].first(fits.parts[0], src)
+			for t := range newtonSteps {
+				if err := ctx.Err(); err != nil {
+					return Result{}, err
+				}
+				if t == firstGroupStep && s.GroupCount > 0 {
+					fits.split(src)
+				}
+				fits.step(t, src)
 			}
-			if t == firstGroupStep && s.GroupCount > 0 {
-				fits.split(src)
-			}
-			fits.step(t, src)
-		}
-		return fits.finish(), nil
-	}}, nil
+			return fits.finish(), nil
+		},
+	}, nil
 }

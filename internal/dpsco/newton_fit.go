@@ -85,7 +85,18 @@ func newNewtonFit(r *newtonReleases) *newtonFit {
 		c.delta = max(delta, c.cut/firstCut) // the first step is from a start about as far off as that
 		own.Curve = c
 	}
-	return &newtonFit{delta: delta, newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, common: 1, own: 1, d: float64(r.shape.D), p: levelCoordinates(r.shape, r.Levels), w: make([]float64, r.shape.D)}
+	return &newtonFit{
+		delta:          delta,
+		newtonReleases: &own,
+		n:              float64(r.shape.N),
+		perRow:         1,
+		weights:        1,
+		common:         1,
+		own:            1,
+		d:              float64(r.shape.D),
+		p:              levelCoordinates(r.shape, r.Levels),
+		w:              make([]float64, r.shape.D),
+	}
 }
 
 // leastCurvature is the least eigenvalue of a curvature, and of the matrix from which a whitening is made:

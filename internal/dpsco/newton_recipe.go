@@ -76,7 +76,16 @@ func (p *problem) newton() (fit, error) {
 	case p.MaxWeight > 0 && !p.Intercept:
 		why = "without an intercept nothing tells how large weights are on average"
 	}
-	return Newton{Curve: c, Bound: p.FeatureNorm, LowInformation: p.momentNoiseOfAFit() > lowNewtonMoments, Levels: p.Levels, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
+	return Newton{
+		Curve:          c,
+		Bound:          p.FeatureNorm,
+		LowInformation: p.momentNoiseOfAFit() > lowNewtonMoments,
+		Levels:         p.Levels,
+		Psi:            p.bounded(),
+		Intervals:      why == "",
+		WhyNull:        why,
+		Pool:           p.Pool == catalogue.PoolShrink,
+	}, nil
 }
 
 // firstCut is the clipping threshold, in residual scales, of a Huber fit's targets in the first pass, and

@@ -134,9 +134,22 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		delete(parameters, "huber_delta") // it is 1 in a scale that the release tells
 	}
 	return &Plan{
-		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: sums && few, TooWide: sums && !few,
-		FindsScales: p.finds.scales, FindsCentres: p.finds.centres,
-		Method: p.Method, ChosenMethod: p.chosenMethod, Event: stage.event, Parameters: parameters, Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
+		allRows:      true,
+		maxWeight:    p.MaxWeight,
+		Streams:      p.streams(),
+		Sums:         sums && few,
+		TooWide:      sums && !few,
+		FindsScales:  p.finds.scales,
+		FindsCentres: p.finds.centres,
+		Method:       p.Method,
+		ChosenMethod: p.chosenMethod,
+		Event:        stage.event,
+		Parameters:   parameters,
+		Arithmetic:   stage.arithmetic,
+		Seconds:      stage.seconds,
+		Passes:       stage.passes,
+		statements:   stage.statements,
+		shape:        s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
 			if p.counts() && x.Pushdown == nil {
@@ -146,33 +159,39 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 			if err != nil {
 				return r, err
 			}
-			found, moved, p := r.found, r.moved, *p
-			r.found, r.moved = nil, nil
-			if moved != nil {
-				p.Radius /= moved.Y
-			}
-			r.each(func(r *Result) {
-				p.intoBall(r.Coefficients)
-				if r.WhyNull == noErrors && p.Method == catalogue.MethodAuto && a.Whitening != p.Whitening {
-					r.WhyNull = p.noDefaultErrors()
-				}
-				r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
-			})
-			if moved != nil {
-				r.each(moved.unscaleResult)
-			}
-			if found != nil {
-				r.each(func(r *Result) {
-					found.unscaleResult(r)
-					if stage.findsTargetScale && r.HuberDelta == 0 {
-						r.HuberDelta = p.HuberDelta
-					}
-					r.HuberDelta *= found.Y
-				})
-			}
+			p.finish(&r, stage, a.Whitening)
 			return r, nil
 		},
 	}, nil
+}
+
+// finish projects the coefficients of a stage onto the ball, says why they have no errors, and converts everything from
+// the units that the stage has found. askedWhitening is the option as it was given.
+func (p *problem) finish(r *Result, stage *stage, askedWhitening string) {
+	found, moved, within := r.found, r.moved, *p
+	r.found, r.moved = nil, nil
+	if moved != nil {
+		within.Radius /= moved.Y
+	}
+	r.each(func(r *Result) {
+		within.intoBall(r.Coefficients)
+		if r.WhyNull == noErrors && p.Method == catalogue.MethodAuto && askedWhitening != p.Whitening {
+			r.WhyNull = p.noDefaultErrors()
+		}
+		r.checkEdge(floats.Norm(r.Coefficients, 2), within.Radius)
+	})
+	if moved != nil {
+		r.each(moved.unscaleResult)
+	}
+	if found != nil {
+		r.each(func(r *Result) {
+			found.unscaleResult(r)
+			if stage.findsTargetScale && r.HuberDelta == 0 {
+				r.HuberDelta = p.HuberDelta
+			}
+			r.HuberDelta *= found.Y
+		})
+	}
 }
 
 // noDefaultErrors is why a descent used in place of the default method gives no standard errors.

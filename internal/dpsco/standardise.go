@@ -209,45 +209,24 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 		}
 		z = math.Sqrt((1 - a.share()) / (2 * cost.Rho))
 	}
-	noise := func(share float64) mech.Gaussian { return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)} }
-	size, position := noise(a.Scales.Share), noise(a.Centres.Position)
-	var detail mechanism
-	var histograms []mech.Gaussian
-	statements := 0
-	if n := len(a.Scales.Columns); n > 0 {
-		histograms, statements = append(histograms, size), n
-	}
-	if n := len(a.Centres.Columns); n > 0 {
-		histograms, statements = append(histograms, position), statements+n
-		if a.Centres.Detail > 0 {
-			second := noise(a.Centres.Detail)
-			histograms, detail, statements = append(histograms, second), second, statements+n
-		}
-	}
-	if err := checkReleases(s.N, histograms); err != nil {
+	h := a.histograms(z)
+	if err := checkReleases(s.N, h.all); err != nil {
 		return nil, err
 	}
 	var event privacy.Compose
-	for _, h := range histograms {
-		event = append(event, h.Event())
+	for _, noise := range h.all {
+		event = append(event, noise.Event())
 	}
 	return &stage{
-		event: append(event, inner.event.(privacy.Compose)...), arithmetic: inner.arithmetic,
-		seconds: inner.seconds + secondsOfCount*float64(s.N)*float64(statements), passes: inner.passes + len(histograms), statements: statements, sums: inner.sums, findsTargetScale: findsTargetScale(a),
+		event:            append(event, inner.event.(privacy.Compose)...),
+		arithmetic:       inner.arithmetic,
+		seconds:          inner.seconds + secondsOfCount*float64(s.N)*float64(h.statements),
+		passes:           inner.passes + len(h.all),
+		statements:       h.statements,
+		sums:             inner.sums,
+		findsTargetScale: findsTargetScale(a),
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-			var found, moved *Scaled
-			var hidden []int
-			if len(a.Scales.Columns) > 0 {
-				found, hidden = a.Scales.find(x, size, src)
-			}
-			if len(a.Centres.Columns) > 0 {
-				moved = placement(x, a.Centres.Columns, position, detail, src)
-			}
-			if moved != nil && x.Pushdown != nil {
-				moved.expressAgain(x.Pushdown)
-			} else if moved != nil {
-				moved.scale(x)
-			}
+			found, moved, hidden := a.move(x, h, src)
 			run := inner.run
 			if moved != nil && moved.Y != 1 {
 				if within, err := inUnit(f, moved.Y).at(s, left); err == nil { // as of inner: a ball makes no plan fail
@@ -260,6 +239,48 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 			return r, err
 		},
 	}, nil
+}
+
+// histogramNoises is the noise of the histograms of a standardised fit.
+type histogramNoises struct {
+	size, position mech.Gaussian
+	detail         mechanism       // nil: there is no second histogram of positions
+	all            []mech.Gaussian // of those that are released, in their order
+	statements     int             // as Plan.statements
+}
+
+// histograms returns the noise of the histograms at noise multiplier z for their share of 1.
+func (a standardised) histograms(z float64) (h histogramNoises) {
+	noise := func(share float64) mech.Gaussian { return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)} }
+	h.size, h.position = noise(a.Scales.Share), noise(a.Centres.Position)
+	if n := len(a.Scales.Columns); n > 0 {
+		h.all, h.statements = append(h.all, h.size), n
+	}
+	if n := len(a.Centres.Columns); n > 0 {
+		h.all, h.statements = append(h.all, h.position), h.statements+n
+		if a.Centres.Detail > 0 {
+			second := noise(a.Centres.Detail)
+			h.all, h.detail, h.statements = append(h.all, second), second, h.statements+n
+		}
+	}
+	return h
+}
+
+// move releases the histograms, and scales and moves the columns as they show. It returns the scales that it finds, the
+// centres and scales of the columns that it moves, and the features that noise hides; nil where there are none.
+func (a standardised) move(x Data, h histogramNoises, src *mech.Source) (found, moved *Scaled, hidden []int) {
+	if len(a.Scales.Columns) > 0 {
+		found, hidden = a.Scales.find(x, h.size, src)
+	}
+	if len(a.Centres.Columns) > 0 {
+		moved = placement(x, a.Centres.Columns, h.position, h.detail, src)
+	}
+	if moved != nil && x.Pushdown != nil {
+		moved.expressAgain(x.Pushdown)
+	} else if moved != nil {
+		moved.scale(x)
+	}
+	return found, moved, hidden
 }
 
 // inUnit returns a fit with its ball and its delta in another unit of the target. A centred or whitened descent has no
@@ -385,25 +406,7 @@ func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise m
 				starts = b.starts(starts)
 				given := firstRows(rows, b.N)
 				for k, c := range of {
-					column, centre := b.Y, 0.0
-					if c.column != target {
-						column = b.X[c.column]
-					}
-					if centres != nil {
-						at, _ := centres.of(c)
-						centre = *at
-					}
-					for u := range given[k] {
-						i := u
-						if starts != nil {
-							i = starts[u]
-						}
-						v := column[i] - centre
-						if centres == nil {
-							v = float64(math.Ilogb(v))
-						}
-						given[k][u] = v + 0*column[i] // NaN unless the value is finite
-					}
+					writePositions(given[k], b, c, centres, starts)
 				}
 				h.AddRows(mech.Rows{X: given}, ones[:b.N])
 			}
@@ -415,6 +418,30 @@ func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise m
 		counts = append(counts, positionCounts{bins, noisy, countStdDev(noise, len(of), 1), float64(x.N)})
 	}
 	return counts
+}
+
+// writePositions writes what countColumns counts of a column: one number for each record, NaN unless the value is
+// finite.
+func writePositions(dst []float64, b Data, c numeric, centres *Scaled, starts []int) {
+	column, centre := b.Y, 0.0
+	if c.column != target {
+		column = b.X[c.column]
+	}
+	if centres != nil {
+		at, _ := centres.of(c)
+		centre = *at
+	}
+	for u := range dst {
+		i := u
+		if starts != nil {
+			i = starts[u]
+		}
+		v := column[i] - centre
+		if centres == nil {
+			v = float64(math.Ilogb(v))
+		}
+		dst[u] = v + 0*column[i]
+	}
 }
 
 // queryPositions counts in the database, by one pass for each column, what countColumns counts.

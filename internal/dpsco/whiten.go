@@ -35,17 +35,24 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: append(event, noise.Event()), arithmetic: marks(estimators), seconds: a.seconds(s), sums: a.Descent.sums(), passes: 1 + a.Descent.passes(s, estimators), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-		p := newWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
-		x = x.times(p.matrix)
-		inner := a.Descent
-		inner.Psi = p.metric(inner.Psi)
-		u, err := inner.solve(ctx, x, estimators, src)
-		if err != nil {
-			return nil, err
-		}
-		return p.apply(u), nil
-	})}, nil
+	return &stage{
+		event:      append(event, noise.Event()),
+		arithmetic: marks(estimators),
+		seconds:    a.seconds(s),
+		sums:       a.Descent.sums(),
+		passes:     1 + a.Descent.passes(s, estimators),
+		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+			p := newWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
+			x = x.times(p.matrix)
+			inner := a.Descent
+			inner.Psi = p.metric(inner.Psi)
+			u, err := inner.solve(ctx, x, estimators, src)
+			if err != nil {
+				return nil, err
+			}
+			return p.apply(u), nil
+		}),
+	}, nil
 }
 
 func secondMoments(x Data, c mech.MomentContract, noise mech.MomentNoise, src *mech.Source) *mat.SymDense {

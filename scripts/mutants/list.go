@@ -382,9 +382,9 @@ var mutants = []mutant{
 
 	// Standardised columns.
 	{"standardised: the second histogram is not charged", "internal/dpsco/standardise.go",
-		"append(histograms, second), second, statements+n", "histograms, second, statements+n", []tests{{"./internal/dpsco", "TestStandardisedFitsReplay"}}},
+		"append(h.all, second), second, h.statements+n", "h.all, second, h.statements+n", []tests{{"./internal/dpsco", "TestStandardisedFitsReplay"}}},
 	{"standardised: the histogram of sizes is not charged", "internal/dpsco/standardise.go",
-		"histograms, statements = append(histograms, size), n", "statements = n", []tests{{"./internal/dpsco", "TestFitsThatFindScalesReplay"}}},
+		"h.all, h.statements = append(h.all, h.size), n", "h.statements = n", []tests{{"./internal/dpsco", "TestFitsThatFindScalesReplay"}}},
 	{"standardised: the fit has the whole budget", "internal/dpsco/standardise.go",
 		"return s.Fit, z / math.Sqrt(1-s.share())", "return s.Fit, z", []tests{{"./internal/dpsco", "TestStandardisedFitsCostWhatTheyRelease"}}},
 	{"standardised: what positions cost is left to the fit as well", "internal/dpsco/standardise.go",
@@ -442,7 +442,7 @@ var mutants = []mutant{
 	{"staged: what sizes cost is left to the last fit as well", "internal/dpsco/l1_staged_shares.go",
 		"p.last = left - p.position", "p.last = epsilon - p.position", []tests{{"./internal/dpsco", "TestStagedSharesAddUp"}}},
 	{"standardised: a column is moved to where its first row is", "internal/dpsco/standardise.go",
-		"moved = placement(x, a.Centres.Columns, position, detail, src)", "moved = placement(x, a.Centres.Columns, position, detail, src)\n\t\t\tif moved != nil {\n\t\t\t\tmoved.CentreX[0] = x.X[0][0]\n\t\t\t}", []tests{{"./internal/dpsco", "TestStandardisedFitsReplay"}}},
+		"moved = placement(x, a.Centres.Columns, h.position, h.detail, src)", "moved = placement(x, a.Centres.Columns, h.position, h.detail, src)\n\t\tif moved != nil {\n\t\t\tmoved.CentreX[0] = x.X[0][0]\n\t\t}", []tests{{"./internal/dpsco", "TestStandardisedFitsReplay"}}},
 	{"standardised: columns that are mostly 0 are moved", "internal/dpsco/standardise.go",
 		"c.zero < low-first.Width)", "c.zero < low-first.Width || low < 1)", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
 	{"standardised: columns that are mostly one value are moved", "internal/dpsco/standardise.go",
@@ -712,7 +712,7 @@ var mutants = []mutant{
 	}
 `, []tests{{"./internal/dpsco", "TestReplaysOfLightWeightsInStages"}}},
 	{"staged: with weights the shift to the quantile is not charged", "internal/dpsco/l1_staged.go",
-		`&Plan{Event: f.shares.event(`, `&Plan{Event: func(p stagedShares) stagedShares {
+		`f.shares.event(`, `func(p stagedShares) stagedShares {
 		if a.MaxWeight > 0 {
 			p.quantileShift = 0
 		}
@@ -741,13 +741,13 @@ var mutants = []mutant{
 	{"staged: targets are centred at a median of the table", "internal/dpsco/l1_staged_fit.go",
 		"	divide(x.Y, f.ResidualScale)\n", "	divide(x.Y, f.ResidualScale)\n	middle := slices.Sorted(slices.Values(x.Y))[x.N/2]\n	for i := range x.Y {\n		x.Y[i] -= middle\n	}\n", []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"centring is not charged", "internal/dpsco/centre.go",
-		`event: append(event, centre.Event()),`, `event: event,`, []tests{{"./internal/dpsco", "TestDescentsCost|TestReplaysOfCentred"}}},
+		`append(event, centre.Event()),`, `event,`, []tests{{"./internal/dpsco", "TestDescentsCost|TestReplaysOfCentred"}}},
 	{"the mean row is released once more than charged", "internal/dpsco/centre.go",
 		`p := newCentring(meanRow(`, "meanRow(x, centre, src)\n		p := newCentring(meanRow(", []tests{{"./internal/dpsco", "TestReplaysOfCentred"}}},
 	{"pushdown: rows without a target are in the mean row", "internal/dpsco/descent_pushdown.go",
 		"sqlsum.IfBelow(predicted, y, sqlsum.Number(1), sqlsum.Number(1))", "sqlsum.Number(1)", []tests{{"./internal/dpsco", "TestPushdownGivesTheSame"}}},
 	{"whitening is not charged", "internal/dpsco/whiten.go",
-		`event: append(event, noise.Event()),`, `event: event,`, []tests{{"./internal/dpsco", "TestDescentsCost"}}},
+		`append(event, noise.Event()),`, `event,`, []tests{{"./internal/dpsco", "TestDescentsCost"}}},
 	{"second moments with half the noise that is charged", "internal/dpsco/whiten.go",
 		"	sumMoments(x, c).Release(h, noise, src)\n", "	sumMoments(x, c).Release(h, mech.Gaussian{NoiseMultiplier: noise.(mech.Gaussian).NoiseMultiplier / 2}, src)\n", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
 	{"second moments released once more than charged", "internal/dpsco/whiten.go",
