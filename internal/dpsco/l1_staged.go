@@ -97,9 +97,11 @@ const (
 	mostLength = 1024
 )
 
-// measured returns f with the limits on rows that follow from the length of long ones. Limits that no row reaches
-// would cost noise and smoothing and change nothing, and such that rows of features that are not skewed reach cost noise. Where long rows are far longer than the typical one, some are
-// longer still, so for medians the length is multiplied with the root of that ratio, for other quantiles with less.
+// measured returns f with short and clip set from the released length of long rows. short is at most that length: a
+// larger one would add noise and smoothing and change no row. clip is typical · long^(1 + beyondQuantile/2), for medians
+// typical · long^1.5, as far as it may be, because some rows are longer than the released length. Where long ≤
+// commonlyLong, features are not skewed, and clip is kept so small that noise stays below the sampling error
+// (besideSampling).
 func (f staged) measured(x Data, src *mech.Source) staged {
 	if f.shares.length == 0 {
 		return f

@@ -534,11 +534,12 @@ func (m *magnitudes) ofGroup(noisy []float64, sd, rows float64) *magnitudes {
 	return own
 }
 
-// Rows beyond the hidden tail of residuals count against a smaller delta where they stand out from the noise: those
-// of all bins from there to some bin, at most farReach times the delta asked for, by spreadOut deviations, or those
-// of at most fewBins next to each other by fewOut. The costs of the one policy in a hundred that has a claim spread
-// over ten bins, of which none stands out alone. Where there are no such rows noise seems to show some in one fit of
-// fifteen, whose delta is then larger than it could be.
+// farther lets rows beyond the hidden tail count against a smaller delta, if they stand out from the noise. It tries two
+// kinds of sets of bins, up to farReach times the requested delta: all from the hidden tail to some bin, if their
+// weighted sum exceeds spreadOut standard deviations of its noise, and at most fewBins adjacent ones, if theirs exceeds
+// fewOut. The first serves targets such as claims of one policy in a hundred, spread over ten bins none of which
+// stands out alone. Without such rows noise triggers this in one fit of fifteen, whose delta is then larger than
+// necessary.
 const (
 	farReach  = 16
 	spreadOut = 2.5

@@ -12,10 +12,10 @@ const (
 // prices and costs, whose errors are skewed, had up to 2.3 times the excess.
 const narrowShare = 3
 
-// Where nearly all residuals are beyond delta steps are short, for the curvature is the share of those within it,
-// and noise hides that. The delta of the second pass is then wider times the typical residual: where that is above
-// nearlyAllBeyond times the delta asked for or, if the mean score is above mostOneSided of delta, so that nearly all
-// residuals have the same sign, above oneSidedBeyond.
+// Where nearly all residuals exceed delta, the curvature (the share of residuals within delta) is so small that noise
+// hides it, and steps are too short. The second pass then uses delta = wider times the typical residual. It does so
+// where the typical residual exceeds nearlyAllBeyond times the requested delta or, if nearly all residuals have the same
+// sign (mean score above mostOneSided of delta), oneSidedBeyond times it.
 const (
 	wider           = 2
 	nearlyAllBeyond = 4

@@ -13,42 +13,36 @@ import (
 // Result is the release of a fit: a coefficient for the constant, if there is one, and for each column, and
 // their errors, due to sampling and noise together. Where no errors are given, WhyNull says why and the
 // slices of errors are nil.
-//
-// Low to High covers 95 %. The interval is not centred at the coefficient, which may be shrunk, and is
-// wider than StdErr and DF alone imply where there may be a bias. Covariance is that of the middles of the
-// intervals, with the squares of StdErr on its diagonal. The bias of a sum of middles with weights c is at
-// most sqrt(c' Bias c); Bias is nil if there is none. Cut reports that a radius may have cut the
-// coefficients. Hidden lists the coefficients of features that make up directions masked by noise; it is
-// nil if there are none, or if a direction is made of many features. With Hidden, the other coefficients
-// may have intervals, and WhyNull is about those that Withholds reports. LeftOut lists the coefficients of features
-// that were left out because noise hides how large their values are, where WhyNull is about that. NoiseCovariance is the covariance
-// of the coefficients due to noise alone, as estimated from the releases; nil if it cannot be estimated.
-// HuberDelta is the delta of the Huber loss that the coefficients and intervals are about, in scaled units of
-// the target: the one asked for, or a smaller one that a fit has chosen by its releases; 0 for other losses and
-// for descents, which have the one asked for, unless they find the target's scale.
 type Result struct {
 	Coefficients []float64
 	Metrics      []Metric         // of a Score, which releases nothing else
 	Figures      []Figure         // of a Describe
 	Scales       []SuggestedScale // of a SuggestScales
 	Moments      *Moments         // of a SecondMoments
-	StdErr, DF   []float64
-	Low, High    []float64
-	Covariance   *mat.SymDense
-	Bias         *mat.SymDense
-	WhyNull      string
-	Hidden       []int
-	LeftOut      []int
-	Intercept    bool // whether the first coefficient is the constant; set where Hidden is
-	Cut          bool
-	HuberDelta   float64
-	Groups       []Group // of a fit by groups, which has no coefficients of its own
 
-	NoiseCovariance *mat.SymDense
+	StdErr, DF []float64
+	Low, High  []float64     // cover 95 %: not centred at coefficients, which may be shrunk, and wider than StdErr and DF alone imply where there may be a bias
+	Covariance *mat.SymDense // of the middles of the intervals, with the squares of StdErr on its diagonal
+	Bias       *mat.SymDense // the bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil: none
+	WhyNull    string        // where some coefficients have intervals, about those that Withholds reports
+
+	Hidden    []int // coefficients of features that make up directions masked by noise; nil: none, or a direction of many features
+	LeftOut   []int // coefficients of features that were left out because noise hides how large their values are; WhyNull is about that
+	Intercept bool  // whether the first coefficient is the constant; set where Hidden is
+	Cut       bool  // a radius may have cut the coefficients
+
+	// HuberDelta is the delta of the Huber loss that the coefficients and intervals are about, in scaled units of the
+	// target: the one asked for, or a smaller one that a fit has chosen by its releases. It is 0 for other losses and
+	// for descents, which have the one asked for, unless they find the target's scale.
+	HuberDelta float64
+
+	Groups          []Group       // of a fit by groups, which has no coefficients of its own
+	NoiseCovariance *mat.SymDense // of the coefficients due to noise alone, as estimated from the releases; nil: it cannot be estimated
 
 	rareTarget bool // most targets are about 0, and noise hides how large the others are
 
-	found, moved *Scaled // of a standardised fit, as released: scales that were found, and the units, in these, of everything above; nil: those of the problem
+	found *Scaled // scales that a standardised fit has found, as released; nil: none
+	moved *Scaled // the units, in these, of everything above; nil: those of the problem
 }
 
 // Noise is the standard deviation of each coefficient due to noise alone; nil if it cannot be estimated

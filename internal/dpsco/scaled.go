@@ -13,11 +13,7 @@ import (
 
 // Scaled runs Algorithm in scaled units: before the fit the public centre of every column is
 // subtracted and the difference divided by the column's public scale; results are converted back to
-// the table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY are
-// the centres, nil or 0 for none. A centre requires an intercept, which absorbs it. Flags are the
-// stored columns that hold only 0 and 1, FlagY says that the target does. UnscaledX, UnscaledY: columns that hold numbers and have neither
-// a registered scale nor a centre; a fit may find their scales. NoScales: none was registered. Memory: as L1.Memory.
-// Sources, Levels: as in Regression. MaxRows: as Data.MaxRows.
+// the table's units.
 //
 // The coefficients of count models are those of a logarithm, so the target's scale shifts the
 // intercept only. An exposure enters as the logarithm of its ratio to the typical value Exposure. An
@@ -28,19 +24,19 @@ import (
 // it, post-processing.
 type Scaled struct {
 	Algorithm Algorithm
-	X         []float64
-	Y         float64
-	CentreX   []float64
-	CentreY   float64
-	Flags     []int
-	FlagY     bool
-	UnscaledX []int
-	UnscaledY bool
-	NoScales  bool
-	Memory    int64
-	Sources   int
-	Levels    []LevelColumns
-	MaxRows   int
+	X         []float64      // one scale per stored column
+	Y         float64        // the target's scale
+	CentreX   []float64      // nil: none. A centre requires an intercept, which absorbs it
+	CentreY   float64        // 0: none
+	Flags     []int          // the stored columns that hold only 0 and 1
+	FlagY     bool           // the target holds only 0 and 1
+	UnscaledX []int          // stored columns of numbers with neither a registered scale nor a centre; a fit may find their scales
+	UnscaledY bool           // the same of the target
+	NoScales  bool           // no scale was registered
+	Memory    int64          // as L1.Memory
+	Sources   int            // as Regression.Sources
+	Levels    []LevelColumns // as in Regression
+	MaxRows   int            // as Data.MaxRows
 	Counts    bool
 	Exposure  float64 // 0: no exposures
 

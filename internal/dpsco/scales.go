@@ -37,11 +37,11 @@ func shareForScales(noise float64) float64 {
 // 0 as well.
 var sizeBins = mech.Bins{Width: 1, Half: 60}
 
-// Values of a column are seen where the counts of at most longestRun consecutive sizes together stand out by sureBy
-// deviations of their noise, laplaceTailOfRuns times that under Laplace noise; each octave below 1 asks for tinyBy more. For at
-// most fewSizes sizes from 1/2 or 1 on, where flags, shares and small numbers lie, likelyBy is enough: those are six runs
-// and not a thousand. If noise makes up a size while the values, which it hides, are larger, they decide the fit; that is worse
-// the smaller the made up size is. If they are smaller, the column does nothing, as where no size is seen.
+// A run of at most longestRun adjacent size bins counts as seen if its count exceeds sureBy standard deviations of its
+// noise (laplaceTailOfRuns times as many under Laplace noise), and tinyBy more for each octave below 1. Runs of at most
+// fewSizes bins that begin at 1/2 or 1, where flags, shares and small numbers lie, need only likelyBy: there are six of
+// them, not a thousand. A falsely seen size is worst when it is small, because the true, larger values then decide the
+// fit. If the true values are smaller, the column has no effect, as where nothing is seen.
 const (
 	longestRun = 8
 	fewSizes   = 3
