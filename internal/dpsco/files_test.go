@@ -11,9 +11,15 @@ import (
 	"testing"
 )
 
-// The package's comment names every file, by its name or a pattern, and no file that is not there.
+// The comments of the large packages name every file, by its name or a pattern, and no file that is not there.
 func TestThePackageCommentNamesEveryFile(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), "dpsco.go", nil, parser.ParseComments|parser.PackageClauseOnly)
+	for _, of := range []string{"dpsco.go", "../job/doc.go", "../mech/doc.go", "../mech/expmech/expmech.go"} {
+		testTheCommentNamesEveryFile(t, of)
+	}
+}
+
+func testTheCommentNamesEveryFile(t *testing.T, of string) {
+	f, err := parser.ParseFile(token.NewFileSet(), of, nil, parser.ParseComments|parser.PackageClauseOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,24 +29,24 @@ func TestThePackageCommentNamesEveryFile(t *testing.T) {
 			names[name] = false
 		}
 	}
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(of), "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		file, known := strings.TrimSuffix(file, ".go"), false
+		file, known := strings.TrimSuffix(filepath.Base(file), ".go"), file == of
 		for name := range names {
 			if match, _ := filepath.Match(name, file); match {
 				names[name], known = true, true
 			}
 		}
 		if !known && !strings.HasSuffix(file, "_test") {
-			t.Errorf("the comment does not name %s.go", file)
+			t.Errorf("the comment in %s does not name %s.go", of, file)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !names[name] {
-			t.Errorf("there is no %s.go", name)
+			t.Errorf("the comment in %s names %s.go, which is not there", of, name)
 		}
 	}
 }

@@ -1,5 +1,3 @@
-// Package job runs a job through its stages: claim, plan, charge, pull, run, publish. A Sidecar is an
-// ordinary client of Postgres; any number of them share the queue.
 package job
 
 import (

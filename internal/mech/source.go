@@ -1,6 +1,3 @@
-// Package mech holds the only code that turns sensitive values into public ones. Its arithmetic is exact:
-// decisions are made by integers, rationals and lazily refined intervals; floating point only makes
-// proposals.
 package mech
 
 import (

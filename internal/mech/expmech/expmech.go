@@ -7,6 +7,17 @@
 // Source: Wang & Xu, l1 regression with heavy-tailed data, Algorithms 1 and 2. Differs: weights halved,
 // because replacing a row moves the sum of scores both ways; scores are integers; the law is drawn without
 // a net of candidates.
+//
+// Files:
+//
+//	expmech, draw       parameters, and the draw of a point
+//	score, imprecise    scores of points as integers; rows with large rounding errors
+//	lattice, view       grid points in coordinates of the posterior, and the table in these
+//	box, heap           boxes of points, and their order and memory
+//	bound, model, shell, fence  envelopes of the target: on boxes, where they touch, and far from the mode
+//	sampling            splits that are chosen by a sample of the rows
+//	proposal            exact draws from the envelope
+//	centre, matrix      the mode of the target, and algebra of small matrices
 package expmech
 
 import (
