@@ -6,8 +6,8 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/simd"
 )
 
 // blockRows is the largest number of rows in a block. It keeps the columns of a block in the
@@ -66,7 +66,7 @@ func predict(dst []float64, b Data, w []float64) {
 	if b.Intercept {
 		constant, w = w[0], w[1:]
 	}
-	lane.Combine(dst, constant, w, b.X)
+	simd.Combine(dst, constant, w, b.X)
 	if b.Offset != nil {
 		floats.Add(dst, b.Offset)
 	}

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/simd"
 )
 
 // A table like one of house prices with their zip codes: five features that go together, 70
@@ -48,7 +48,7 @@ func explained(x [][]float64, y, w []float64) float64 {
 		mean += v / float64(len(y))
 	}
 	prediction := make([]float64, len(y))
-	lane.Combine(prediction, w[0], w[1:], x)
+	simd.Combine(prediction, w[0], w[1:], x)
 	for i, v := range y {
 		variance += square(v - mean)
 		left += square(v - prediction[i])

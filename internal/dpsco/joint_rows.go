@@ -3,8 +3,8 @@ package dpsco
 import (
 	"math"
 
-	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/simd"
 )
 
 // The contributions of records to the releases of a JointMoments.
@@ -14,7 +14,7 @@ import (
 func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []float64) {
 	n, unit, residual := len(shortened), 1/bound, residualWeight/cut
 	v, last := r.v[:n], r.joint[len(r.joint)-1][:n]
-	lane.Clamp(last, r.e, cut)
+	simd.Clamp(last, r.e, cut)
 	for i, length := range r.length[:n] {
 		shortened[i], v[i] = 1, unit
 		if !(length <= bound) {
@@ -30,14 +30,14 @@ func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []flo
 // addStep adds the inner and outer parts of weight e z; of a record of several rows, those of its mean.
 func (r *rowBlock) addStep(s *mech.Sum, weights []float64, c cuts) {
 	d := len(r.z)
-	lane.Multiply(r.v[:r.n], weights, r.e)
+	simd.Multiply(r.v[:r.n], weights, r.e)
 	r.scaled()
 	given := r.given(d)
 	inner, rest := r.sizes(given), r.rest[d][:r.records()]
 	c.split(inner, rest, inner)
 	for j, column := range given {
-		lane.Multiply(r.rest[j][:len(column)], column, rest)
-		lane.Multiply(column, column, inner)
+		simd.Multiply(r.rest[j][:len(column)], column, rest)
+		simd.Multiply(column, column, inner)
 	}
 	s.AddRows(mech.Rows{X: append(given, firstRows(r.rest[:d], len(rest))...)}, r.ones[:len(rest)])
 }
@@ -66,15 +66,15 @@ func (r *rowBlock) addIntercept(s *mech.Sum, c cuts) {
 		inner[u] = math.Abs(v)
 	}
 	c.split(inner, rest, inner)
-	lane.Multiply(rest, rest, e)
-	lane.Multiply(e, e, inner)
+	simd.Multiply(rest, rest, e)
+	simd.Multiply(e, e, inner)
 	s.AddRows(mech.Rows{X: [][]float64{e, rest}}, r.ones[:len(e)])
 }
 
 // addMeat adds the products of a record's contributions to the step and, with an intercept, to its
 // step, both cut at their outer lengths.
 func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, interceptCut float64, intercept bool) {
-	lane.Multiply(r.v[:r.n], weights, r.e)
+	simd.Multiply(r.v[:r.n], weights, r.e)
 	divide(r.v[:r.n], cut)
 	r.scaled()
 	d := len(r.z)
@@ -92,10 +92,10 @@ func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, interceptCut
 		}
 	}
 	for _, column := range x[:len(r.z)] {
-		lane.Multiply(column, column, within)
+		simd.Multiply(column, column, within)
 	}
 	for _, last := range x[len(r.z):] {
-		lane.Clamp(last, last, 1)
+		simd.Clamp(last, last, 1)
 	}
 	m.AddRows(mech.Rows{X: x}, r.records())
 }

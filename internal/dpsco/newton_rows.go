@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/simd"
 )
 
 // newtonRows is a block of rows with the columns that Newton computes from them. Each is a function of one
@@ -75,7 +75,7 @@ func (r *newtonRows) addScore(s *mech.Sum, limit float64, shells int) {
 		r.inShell(v, k, shells, limit)
 		for j, z := range r.z {
 			x[k*d+j] = r.products[k*d+j][:r.n]
-			lane.Multiply(x[k*d+j], v, z)
+			simd.Multiply(x[k*d+j], v, z)
 		}
 	}
 	r.sum(s, mech.Rows{X: x}, ones)

@@ -3,8 +3,8 @@ package dpsco
 import (
 	"math"
 
-	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/simd"
 )
 
 // A pass computes, for each row x, z = P'x and the residual e = y - <x, w>. P and w are released or public,
@@ -90,8 +90,8 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	for j := range z {
 		r.transform(z[j], b, p[j])
 	}
-	lane.AddSquares(length, z)
-	lane.Roots(length)
+	simd.AddSquares(length, z)
+	simd.Roots(length)
 	for i, v := range e {
 		if !isFinite(v) || !isFinite(length[i]) { // finite if the square is
 			length[i], e[i] = math.NaN(), math.NaN()
@@ -111,7 +111,7 @@ func (r *rowBlock) transform(z []float64, b Data, p []float64) {
 	for first < len(p) && p[first] == 0 {
 		first++
 	}
-	lane.Combine(z, constant, p[first:], b.X[first:len(p)])
+	simd.Combine(z, constant, p[first:], b.X[first:len(p)])
 }
 
 // records is the number of records in the block.
@@ -199,7 +199,7 @@ func (r *rowBlock) products(unit float64) []float64 {
 func (r *rowBlock) scaled() {
 	v := r.v[:r.n]
 	for j, z := range r.z {
-		lane.Multiply(r.joint[j][:r.n], v, z)
+		simd.Multiply(r.joint[j][:r.n], v, z)
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/simd"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -125,7 +125,7 @@ func (r *rowBlock) scaleByWeight() {
 		r.root[i] = math.Sqrt(v)
 	}
 	for _, column := range append(firstRows(r.z, r.n), r.e[:r.n], r.length[:r.n]) {
-		lane.Multiply(column, column, r.root)
+		simd.Multiply(column, column, r.root)
 	}
 }
 
@@ -135,7 +135,7 @@ func (r *rowBlock) weightedResiduals(dst []float64) {
 	if r.counts == nil {
 		return
 	}
-	lane.Multiply(dst, dst, r.root)
+	simd.Multiply(dst, dst, r.root)
 }
 
 // leastWeight is the least value used for a mean weight.

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/prox"
-	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/simd"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -218,7 +218,7 @@ func (x Data) times(p mat.Matrix) Data {
 				old[j] = append(buffer[j][:0], column...)
 			}
 			for j, column := range b.X {
-				lane.Combine(column, 0, mat.Row(nil, j, p), old)
+				simd.Combine(column, 0, mat.Row(nil, j, p), old)
 			}
 		}
 	})

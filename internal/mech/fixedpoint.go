@@ -7,8 +7,8 @@ import (
 	"math/big"
 	"math/bits"
 
-	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech/internal/hook"
+	"dpsidecar/internal/simd"
 )
 
 // ErrParams marks public parameters that a mechanism cannot work with.
@@ -316,11 +316,11 @@ func (s *accumulator) addL2(r Rows, start, end int, c []float64) {
 func (s *accumulator) addProved(r Rows, start, end int) {
 	totals, factor := s.totals, s.factor[:end-start]
 	if r.Intercept {
-		totals[0] += lane.SumCut(s.ones[:end-start], factor)
+		totals[0] += simd.SumCut(s.ones[:end-start], factor)
 		totals = totals[1:]
 	}
 	for j, x := range r.X {
-		totals[j] += lane.SumCut(x[start:end], factor)
+		totals[j] += simd.SumCut(x[start:end], factor)
 	}
 }
 
@@ -346,7 +346,7 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int
 	for _, x := range r.X {
 		s.view = append(s.view, x[start:end])
 	}
-	lane.AddSquares(square, s.view)
+	simd.AddSquares(square, s.view)
 	factors, proved, c := s.factor[:n], s.proved[:n], c[:n]
 	limit, scale := float64(s.limit)*provedLimit, s.scale
 	short := limit * limit * (1 - 0x1p-40)

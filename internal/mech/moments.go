@@ -7,9 +7,9 @@ import (
 	"math/bits"
 	"slices"
 
-	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/simd"
 )
 
 // MomentContract bounds every row of Moments. All of its fields are public.
@@ -139,7 +139,7 @@ func (m *Moments) AddRows(r Rows, n int) {
 		end := min(start+blockRows, n)
 		copy(m.fellow[:], m.ones[:])
 		m.clip(r, start, end)
-		lane.AddProducts(m.totals, m.steps, end-start) // exact: sums stay below 2^53 (moments.md)
+		simd.AddProducts(m.totals, m.steps, end-start) // exact: sums stay below 2^53 (moments.md)
 	}
 }
 
@@ -163,7 +163,7 @@ func (m *Moments) AddRecords(r Rows, first []int) {
 			m.fellow[i-start] = float64(first[record+1] - first[record])
 		}
 		m.clip(r, start, end)
-		lane.AddProducts(m.totals, m.steps, end-start) // exact: sums stay below 2^53 (moments.md)
+		simd.AddProducts(m.totals, m.steps, end-start) // exact: sums stay below 2^53 (moments.md)
 	}
 }
 
@@ -188,9 +188,9 @@ func (m *moments) clip(r Rows, start, end int) {
 	clear(square)
 	clear(length)
 	columns := m.columns(r, start, end)
-	lane.AddSquares(square, columns)
+	simd.AddSquares(square, columns)
 	m.toSteps(square)
-	lane.Cut(m.steps, columns, m.factor[:n], length)
+	simd.Cut(m.steps, columns, m.factor[:n], length)
 	longest, fellow := math.Ldexp(1, 2*int(m.contract.bits())), m.fellow[:n]
 	for i, s := range square {
 		if !(length[i]*fellow[i] <= longest && s <= math.MaxFloat64) {

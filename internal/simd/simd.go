@@ -1,8 +1,8 @@
-// Package lane has the operations on columns in which passes over many rows spend their time. Processors
+// Package simd has the operations on columns in which passes over many rows spend their time. Processors
 // with vector instructions execute them for four rows at a time. The result is the same to the last bit
 // with and without vectors, and for every position of a row: each operation is rounded separately, none is
 // fused, and sums over rows are of integers that float64 adds exactly.
-package lane
+package simd
 
 import (
 	"math"
@@ -14,7 +14,7 @@ import (
 func check(n int, x [][]float64) {
 	for _, column := range x {
 		if len(column) < n {
-			panic("lane: too few rows")
+			panic("simd: too few rows")
 		}
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package lane
+package simd
 
 // On other processors the callers do all rows one by one.
 
