@@ -37,19 +37,19 @@ type Describe struct {
 type kind int
 
 const (
-	number kind = iota
-	flag
-	category
+	numberColumn kind = iota
+	flagColumn
+	categoryColumn
 )
 
 func (c Column) kind() kind {
 	switch {
 	case c.Levels != nil:
-		return category
+		return categoryColumn
 	case c.Flag:
-		return flag
+		return flagColumn
 	}
-	return number
+	return numberColumn
 }
 
 // SuggestScales releases for each column of numbers the usual size of its nonzero values, and a
@@ -63,17 +63,17 @@ type SuggestScales struct {
 
 // The releases of a description, in order.
 const (
-	quartiles = "quartiles" // of each column of numbers
-	distances = "distances" // histograms of values about the quartiles, and of levels
-	averages  = "averages"  // means: of indicators that values are present, and of the clamped values
+	quartilesRelease = "quartiles" // of each column of numbers
+	distancesRelease = "distances" // histograms of values about the quartiles, and of levels
+	averagesRelease  = "averages"  // means: of indicators that values are present, and of the clamped values
 )
 
 // The shares of the budget that the releases take, of zCDP or of epsilon.
 var (
-	describeShares = map[string]float64{quartiles: 0.5, distances: 0.2, averages: 0.3}
-	scaleShares    = map[string]float64{quartiles: 0.8, averages: 0.2}
-	levelShares    = map[string]float64{distances: 0.5, averages: 0.5} // without columns of numbers
-	flagShares     = map[string]float64{averages: 1}                   // without both; for scales, without numbers
+	describeShares = map[string]float64{quartilesRelease: 0.5, distancesRelease: 0.2, averagesRelease: 0.3}
+	scaleShares    = map[string]float64{quartilesRelease: 0.8, averagesRelease: 0.2}
+	levelShares    = map[string]float64{distancesRelease: 0.5, averagesRelease: 0.5} // without columns of numbers
+	flagShares     = map[string]float64{averagesRelease: 1}                          // without both; for scales, without numbers
 )
 
 // describing is a description with the noise of its releases.
@@ -118,9 +118,9 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 	for j := range g.columns {
 		setDefault(&g.columns[j].Scale, 1)
 		switch kind := g.columns[j].kind(); {
-		case kind == number:
+		case kind == numberColumn:
 			g.numbers = append(g.numbers, j)
-		case kind == category && !g.nonzero:
+		case kind == categoryColumn && !g.nonzero:
 			g.levels = append(g.levels, j)
 		}
 	}
@@ -178,11 +178,11 @@ func (g *describing) check(b privacy.Budget, accountant privacy.Accountant) erro
 // each, which cost epsilon^2/8.
 func (g *describing) concentrate(b privacy.Budget, accountant privacy.Accountant, split map[string]float64) (privacy.Event, error) {
 	at := func(z float64) privacy.Event {
-		g.quartiles = mech.RankQuantiles{Epsilon: 2 / z * math.Sqrt(split[quartiles]/float64(g.selections())), Percents: percents}
-		if split[distances] > 0 {
-			g.distances = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(split[distances])}
+		g.quartiles = mech.RankQuantiles{Epsilon: 2 / z * math.Sqrt(split[quartilesRelease]/float64(g.selections())), Percents: percents}
+		if split[distancesRelease] > 0 {
+			g.distances = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(split[distancesRelease])}
 		}
-		g.averages = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(split[averages])}
+		g.averages = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(split[averagesRelease])}
 		return g.event()
 	}
 	z, err := calibrate(accountant, b, "a description", at)
@@ -197,11 +197,11 @@ func (g *describing) concentrate(b privacy.Budget, accountant privacy.Accountant
 func (g *describing) purify(b privacy.Budget, _ privacy.Accountant, split map[string]float64) (privacy.Event, error) {
 	digit := math.Nextafter(b.Epsilon, math.Inf(1)) - b.Epsilon
 	part := func(share float64) float64 { return math.Floor(share*(1-0x1p-40)*b.Epsilon/digit) * digit }
-	g.quartiles = mech.RankQuantiles{Epsilon: part(split[quartiles] / float64(g.selections())), Percents: percents}
-	if split[distances] > 0 {
-		g.distances = mech.Laplace{Epsilon: part(split[distances])}
+	g.quartiles = mech.RankQuantiles{Epsilon: part(split[quartilesRelease] / float64(g.selections())), Percents: percents}
+	if split[distancesRelease] > 0 {
+		g.distances = mech.Laplace{Epsilon: part(split[distancesRelease])}
 	}
-	g.averages = mech.Laplace{Epsilon: part(split[averages])}
+	g.averages = mech.Laplace{Epsilon: part(split[averagesRelease])}
 	return privacy.Pure{Epsilon: b.Epsilon}, nil
 }
 

@@ -213,10 +213,10 @@ func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes [
 	for j, c := range d.columns {
 		add(c.Name, "usable_share", d.shareOf(d.means[d.start[j]]))
 		switch c.kind() {
-		case flag:
+		case flagColumn:
 			add(c.Name, "true_share", d.trueShare(j))
 			continue
-		case category:
+		case categoryColumn:
 			for i, level := range c.Levels {
 				add(c.Name, "share of "+level, d.levelShare(j, counts[counted][i]))
 			}
@@ -242,8 +242,8 @@ func (g *describing) suggest(ctx context.Context, x Data, src *mech.Source) (all
 	}
 	d, k := g.read(g.average(x, nil, src)), 0
 	for j, c := range g.columns {
-		if kind := c.kind(); kind != number {
-			note := map[bool]string{true: "boolean: it needs no scale", false: "a category: it needs no scale"}[kind == flag]
+		if kind := c.kind(); kind != numberColumn {
+			note := map[bool]string{true: "boolean: it needs no scale", false: "a category: it needs no scale"}[kind == flagColumn]
 			all = append(all, SuggestedScale{c.Name, finite(1), finite(0), note})
 			continue
 		}

@@ -21,9 +21,9 @@ func (g *describing) layout() layout {
 		l.start = append(l.start, l.size)
 		l.size++
 		switch kind := c.kind(); {
-		case kind == number && !g.nonzero:
+		case kind == numberColumn && !g.nonzero:
 			l.size += 2
-		case kind == number || kind == flag && !g.nonzero:
+		case kind == numberColumn || kind == flagColumn && !g.nonzero:
 			l.size++
 		}
 	}
@@ -289,8 +289,8 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 				complete[i] = -1
 			}
 			switch {
-			case kind == category || kind == flag && g.nonzero:
-			case kind == flag:
+			case kind == categoryColumn || kind == flagColumn && g.nonzero:
+			case kind == flagColumn:
 				own[1][i] = either(there, sign(v != 0))
 			case g.nonzero:
 				own[1][i] = sign(there && v != 0)
@@ -299,7 +299,7 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 				own[1][i], own[2][i] = either(there, t), either(there, 2*t*t-1)
 			}
 		}
-		if kind == number {
+		if kind == numberColumn {
 			column++
 		}
 	}

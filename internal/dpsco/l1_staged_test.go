@@ -285,7 +285,7 @@ func TestWhichColumnsOfMediansMove(t *testing.T) {
 			t.Errorf("%s: columns %v, share %v", name, f.columns, f.shares.position)
 		}
 		for _, column := range f.columns {
-			if column.column == target && column.unit != (c.a.ResidualScale != 0) {
+			if column.column == targetColumn && column.unit != (c.a.ResidualScale != 0) {
 				t.Errorf("%s: the target keeps its unit: %v", name, column.unit)
 			}
 		}

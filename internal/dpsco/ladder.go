@@ -14,20 +14,20 @@ type Ladder struct {
 	Last  int
 }
 
-// growth is the ratio of consecutive steps. The database computes the same times (sql/functions/jobs.sql).
-const growth = 1.5
+// ladderGrowth is the ratio of consecutive steps. The database computes the same times (sql/functions/jobs.sql).
+const ladderGrowth = 1.5
 
-// overhead is the time for reading and fitting that does not grow with the table, pull the time to
+// fixedTime is the time for reading and fitting that does not grow with the table, timePerValue the time to
 // read one value.
 const (
-	overhead = 8 * time.Millisecond
-	pull     = 50 * time.Nanosecond
+	fixedTime    = 8 * time.Millisecond
+	timePerValue = 50 * time.Nanosecond
 )
 
-// statement is the time of a statement in seconds without that for its rows, and rowOfStatement the
+// secondsPerStatement is the time of a statement without that for its rows, and rowOfStatement the
 // time for a row with the given number of columns, including their products. Both were measured on
 // Postgres 15 without just-in-time compilation and rounded upward.
-const statement = 0.05
+const secondsPerStatement = 0.05
 
 func rowOfStatement(columns int) float64 {
 	d := float64(columns)
@@ -38,7 +38,7 @@ func rowOfStatement(columns int) float64 {
 // limit. The first step leaves twice the time that one core takes for ordinary data, so that twice
 // as many jobs as cores can run at a time without missing it.
 func NewLadder(p *Plan, limit time.Duration) Ladder {
-	l := Ladder{First: min(limit, overhead+2*p.Takes())}
+	l := Ladder{First: min(limit, fixedTime+2*p.Takes())}
 	for l.Step(l.Last+1) <= limit {
 		l.Last++
 	}
@@ -50,21 +50,21 @@ func (p *Plan) Takes() time.Duration {
 	const most = float64(math.MaxInt64 / 8)
 	if p.InDatabase {
 		rows := float64(p.shape.N) / float64(max(1, p.Nodes))
-		seconds := float64(p.Passes)*(statement+rows*rowOfStatement(p.shape.Columns()+2)) + float64(p.statements)*(statement+rows*rowOfStatement(1))
+		seconds := float64(p.Passes)*(secondsPerStatement+rows*rowOfStatement(p.shape.Columns()+2)) + float64(p.statements)*(secondsPerStatement+rows*rowOfStatement(1))
 		return time.Duration(min(most, (seconds+p.Seconds)*float64(time.Second)))
 	}
 	values := float64(p.shape.N) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1)
-	return time.Duration(min(most, values*float64(pull)+p.Seconds*float64(time.Second)))
+	return time.Duration(min(most, values*float64(timePerValue)+p.Seconds*float64(time.Second)))
 }
 
 // LeavesOut adds the time for reading the given number of rows, or persons, that a sample leaves out.
 func (p *Plan) LeavesOut(rows int64) {
-	p.Seconds += float64(rows) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1) * pull.Seconds()
+	p.Seconds += float64(rows) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1) * timePerValue.Seconds()
 }
 
 // Step returns the time of step k.
 func (l Ladder) Step(k int) time.Duration {
-	return time.Duration(float64(l.First) * math.Pow(growth, float64(k)))
+	return time.Duration(float64(l.First) * math.Pow(ladderGrowth, float64(k)))
 }
 
 // End returns the time of the last step, at which unfinished jobs end.

@@ -23,7 +23,7 @@ func TestLaddersEndWithinTheirLimit(t *testing.T) {
 	for _, seconds := range []float64{0, 1e-3, 1, 100, 1e12, math.Inf(1)} {
 		for _, limit := range []time.Duration{time.Second, time.Hour} {
 			l := NewLadder(&Plan{Seconds: seconds, shape: Shape{N: 1000, D: 3}}, limit)
-			if l.First <= 0 || l.End() > limit || float64(l.End())*growth <= float64(limit) || l.Step(0) != l.First {
+			if l.First <= 0 || l.End() > limit || float64(l.End())*ladderGrowth <= float64(limit) || l.Step(0) != l.First {
 				t.Errorf("%v seconds within %v: %+v ends at %v", seconds, limit, l, l.End())
 			}
 			for k := range l.Last + 1 {
@@ -126,7 +126,7 @@ func (c request) play(t *testing.T, r *rand.Rand) float64 {
 	if _, err := coefficients(p.Run(context.Background(), x, mech.NewSource())); err != nil {
 		t.Fatal(err)
 	}
-	first := overhead - 3*time.Millisecond + time.Duration(2*p.Seconds*float64(time.Second))
+	first := fixedTime - 3*time.Millisecond + time.Duration(2*p.Seconds*float64(time.Second))
 	share := float64(processorTime()-began) / float64(first)
 	if share > 1 {
 		t.Logf("%s %s, %+v, eps %.2g: %.2f of %v", c.model, c.method, x.Shape, b.Epsilon, share, first)

@@ -474,8 +474,8 @@ func (m *magnitudes) cheapestCut(cost func(cut float64) float64) float64 {
 	return best
 }
 
-// flattest is the least exponent of the tail that the bias of a mean is bounded by.
-const flattest = 1.2
+// minTailIndex is the least exponent of the tail that the bias of a mean is bounded by.
+const minTailIndex = 1.2
 
 // powerTail is the mean of (v^p - cut^p)+ over the visible bins and a Pareto tail of hidden rows, whose
 // p-th moment is assumed to exist. The tail of means is no steeper than the last octaves that are seen.
@@ -483,7 +483,7 @@ func (m *magnitudes) powerTail(cut, p float64, c tailAssumption) float64 {
 	rows, exponent := m.hidden(c)
 	least := p + 0.5
 	if p == 1 && !m.bounded {
-		exponent, least = min(exponent, m.index(c)), flattest
+		exponent, least = min(exponent, m.index(c)), minTailIndex
 	}
 	a, share, edge := max(exponent, least), rows/m.rows, m.hiddenFrom()
 	seen := m.mean(func(v float64) float64 { return max(0, math.Pow(v, p)-math.Pow(cut, p)) })
@@ -501,15 +501,15 @@ func heavy(of *magnitudes, least float64, why string) string {
 	return ""
 }
 
-// leastIndex is the least tail index where noise may hide more than the share coarse of the rows in a bin, and where it
+// leastIndex is the least tail index where noise may hide more than the share coarseNoise of the rows in a bin, and where it
 // may not.
 type leastIndex struct{ coarse, fine float64 }
 
-const coarse = 0.012
+const coarseNoise = 0.012
 
 // heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
 func (least leastIndex) heavy(of *magnitudes, why string) string {
-	if seenAlone*of.sd <= coarse*of.rows {
+	if seenAlone*of.sd <= coarseNoise*of.rows {
 		return heavy(of, least.fine, why)
 	}
 	return heavy(of, least.coarse, why)

@@ -125,12 +125,12 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.whitened.Mul(f.p, s.q)
 	proximalStep(f.Psi, f.whitened, f.w, 1)
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
-	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), f.whitened)
+	f.p.Scale(1/math.Sqrt(f.mean*(1+momentWeight)), f.whitened)
 	if lengths.seen {
 		f.rare = rareLengths(features, s.noiseFloor, lengths, s.intercept)
-		floats.Scale(1/math.Sqrt(1+tilt), f.rare)
+		floats.Scale(1/math.Sqrt(1+momentWeight), f.rare)
 		f.scores, f.lengths = lengths, lengths
-		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.usable() * lengths.excessSquare(0)))
+		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + momentWeight) / (lengths.usable() * lengths.excessSquare(0)))
 		whole := lengths.excessSquare(0)
 		score := f.rescale / math.Sqrt(f.mean) * math.Sqrt(f.common/f.own)            // a score has its bounding weight, a length the root of its own
 		f.firstScore = score * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows

@@ -103,10 +103,10 @@ func newNewtonFit(r *newtonReleases) *newtonFit {
 // smaller ones are raised to it, and those below the noise to the noise.
 const leastCurvature = 0.002
 
-// tilt is the weight of the second moments of rows, relative to the curvature, in the choice of the next
+// momentWeight is the weight of the second moments of rows, relative to the curvature, in the choice of the next
 // coordinates. By curvature alone, rows whose label is nearly certain become very long; by the second
 // moments alone, the information in the curvature is lost.
-const tilt = 0.3
+const momentWeight = 0.3
 
 // newtonSums holds the sums and histograms of a step over a part of the rows, before noise.
 type newtonSums struct {
@@ -252,7 +252,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	both := mat.NewSymDense(f.shape.D, nil)
 	for i := range f.shape.D {
 		for j := i; j < f.shape.D; j++ {
-			both.SetSym(i, j, f.h.At(i, j)+tilt*f.mean/f.weights*gram.At(i, j))
+			both.SetSym(i, j, f.h.At(i, j)+momentWeight*f.mean/f.weights*gram.At(i, j))
 		}
 	}
 	hidden := max(f.hNoise*math.Sqrt(f.d), leastCurvature)

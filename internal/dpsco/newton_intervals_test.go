@@ -393,7 +393,7 @@ func TestFarRowsAreAsFarAwayAsLengthsSay(t *testing.T) {
 	}
 	f := newNewtonFit(release)
 	f.first(x, mechtest.Source(t, 1))
-	if got := f.firstScore * math.Sqrt(f.mean*(1+tilt)); !(got > 0.95 && got < 1.2) {
+	if got := f.firstScore * math.Sqrt(f.mean*(1+momentWeight)); !(got > 0.95 && got < 1.2) {
 		t.Errorf("lengths become those of scores by %v over the root of the curvature", got)
 	}
 }

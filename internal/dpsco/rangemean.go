@@ -76,12 +76,12 @@ func (a RangeMean) windows(counts []float64, points, d int, noise float64) []win
 	return all
 }
 
-// mostPoints is the share of the points that a window must hold. missed is the least value of that number
+// mostPoints is the share of the points that a window must hold. windowDeviations is the least value of that number
 // of points in standard deviations of the noise of a window's count, so that an empty window does not look
 // full.
 const (
-	mostPoints = 0.75
-	missed     = 3
+	mostPoints       = 0.75
+	windowDeviations = 3
 )
 
 // shortest returns the fullest run of the least number of bins, 1, 2, 4, ..., with at least enough points.
@@ -91,7 +91,7 @@ func shortest(counts []float64, enough, noise float64) (first, length int) {
 	for k, v := range counts {
 		before[k+1] = before[k] + v
 	}
-	for length = 1; length < len(counts) && enough >= missed*noise*math.Sqrt(float64(length)); length *= 2 {
+	for length = 1; length < len(counts) && enough >= windowDeviations*noise*math.Sqrt(float64(length)); length *= 2 {
 		most := math.Inf(-1)
 		for k := range len(counts) - length + 1 {
 			if held := before[k+length] - before[k]; held > most {

@@ -119,9 +119,9 @@ func (r *Result) hide(a *mat.Dense, intercept bool, directions int, uncertain fu
 	return ""
 }
 
-// edge is the fraction of a radius from which on coefficients count as cut by it: a mean of projected
+// cutFraction is the fraction of a radius from which on coefficients count as cut by it: a mean of projected
 // iterates lies slightly inside.
-const edge = 0.99
+const cutFraction = 0.99
 
 // cutByRadius is why there are no errors where the radius cuts the coefficients.
 const cutByRadius = "the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit"
@@ -184,7 +184,7 @@ func featuresOf(direction []float64, intercept bool) []int {
 // checkEdge sets Cut if the radius may have cut the coefficients, whose norm is size, and then removes
 // their errors.
 func (r *Result) checkEdge(size, radius float64) {
-	if size >= edge*radius {
+	if size >= cutFraction*radius {
 		r.Cut = true
 		switch { // keep a more specific reason
 		case r.WhyNull == farFromScales:

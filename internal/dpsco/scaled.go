@@ -133,7 +133,7 @@ func (a Scaled) numbers() (columns []numeric, y numeric) {
 			columns = append(columns, numeric{column: j, zero: -a.centres()[j] / scale, unscaled: slices.Contains(a.UnscaledX, j)})
 		}
 	}
-	return columns, numeric{column: target, zero: -a.CentreY / a.Y, unscaled: a.UnscaledY}
+	return columns, numeric{column: targetColumn, zero: -a.CentreY / a.Y, unscaled: a.UnscaledY}
 }
 
 // scale converts columns and target to scaled units. Missing values remain missing.

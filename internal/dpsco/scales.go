@@ -108,8 +108,8 @@ func (s scaleSearch) find(x Data, noise mechanism, src *mech.Source) (found *Sca
 		_, scale := found.of(c)
 		if size, seen := counts.size(noise); seen {
 			*scale = size
-		} else if c.column == target {
-			hidden = append(hidden, target)
+		} else if c.column == targetColumn {
+			hidden = append(hidden, targetColumn)
 		} else if *scale = s.Unseen; s.Unseen != 1 {
 			hidden = append(hidden, c.column)
 		}
@@ -131,13 +131,13 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 	r.withhold(unseenColumn)
 	r.NoiseCovariance = nil
 	for _, j := range hidden {
-		if j == target {
+		if j == targetColumn {
 			continue
 		}
 		k := len(r.Coefficients) - columns + j
 		r.Coefficients[k], r.LeftOut = 0, append(r.LeftOut, k)
 	}
-	if slices.Contains(hidden, target) {
+	if slices.Contains(hidden, targetColumn) {
 		r.WhyNull, r.LeftOut = unseenTarget, nil
 	}
 }
@@ -145,7 +145,7 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.
 func (a Scaled) expressUnscaled(x *Pushdown, columns []numeric) {
 	for _, c := range columns {
-		if c.column == target {
+		if c.column == targetColumn {
 			x.y = sqlsum.Column(x.Target, 0, a.Y)
 		} else {
 			x.x[c.column] = sqlsum.Column(x.Features[c.column].Column, 0, a.X[c.column])

@@ -45,23 +45,23 @@ const (
 )
 
 var (
-	scoreShares      = map[string]float64{sizes: 0.22, targets: 0.04, centre: 0.04, deviations: 0.15, moments: 0.55}
-	labelScoreShares = map[string]float64{sizes: 0.25, moments: 0.75}
-	countScoreShares = map[string]float64{sizes: 0.2, targets: 0.04, centre: 0.06, deviations: 0.2, moments: 0.5}
-	pureScoreShares  = map[string]float64{sizes: 0.25, moments: 0.75}
+	scoreShares      = map[string]float64{sizesRelease: 0.22, targetsRelease: 0.04, centreRelease: 0.04, deviationsRelease: 0.15, momentsRelease: 0.55}
+	labelScoreShares = map[string]float64{sizesRelease: 0.25, momentsRelease: 0.75}
+	countScoreShares = map[string]float64{sizesRelease: 0.2, targetsRelease: 0.04, centreRelease: 0.06, deviationsRelease: 0.2, momentsRelease: 0.5}
+	pureScoreShares  = map[string]float64{sizesRelease: 0.25, momentsRelease: 0.75}
 )
 
 // The releases of a Score, in their order.
 const (
-	scales     = "scales"     // histograms of the octaves of |residual| and |target|
-	sizes      = "sizes"      // histogram of |residual|, of the loss of a label, or of the deviance of a count
-	targets    = "targets"    // histogram of |target|
-	centre     = "centre"     // mean target; of counts, the mean per unit of exposure
-	deviations = "deviations" // histogram of the target's distance from that, or of a count's deviance with it
-	moments    = "moments"    // means of all of these, and their second moments
+	scalesRelease     = "scales"     // histograms of the octaves of |residual| and |target|
+	sizesRelease      = "sizes"      // histogram of |residual|, of the loss of a label, or of the deviance of a count
+	targetsRelease    = "targets"    // histogram of |target|
+	centreRelease     = "centre"     // mean target; of counts, the mean per unit of exposure
+	deviationsRelease = "deviations" // histogram of the target's distance from that, or of a count's deviance with it
+	momentsRelease    = "moments"    // means of all of these, and their second moments
 )
 
-var scoreOrder = []string{scales, sizes, targets, centre, deviations, moments}
+var scoreOrder = []string{scalesRelease, sizesRelease, targetsRelease, centreRelease, deviationsRelease, momentsRelease}
 
 // scoring is a Score with the noise of its releases.
 type scoring struct {
@@ -126,7 +126,7 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 
 // withScales gives a share to the search for scales, and the others the same part each of the rest.
 func withScales(shares map[string]float64, own float64) map[string]float64 {
-	all := map[string]float64{scales: own}
+	all := map[string]float64{scalesRelease: own}
 	for name, share := range shares {
 		all[name] = share * (1 - own)
 	}
@@ -190,7 +190,7 @@ func (g *scoring) check() error {
 	for _, noise := range g.noises {
 		checks = append(checks, noise.Check())
 	}
-	if _, looks := g.noises[scales]; looks {
+	if _, looks := g.noises[scalesRelease]; looks {
 		checks = append(checks, mech.CheckHistogram(sizeBins, g.shape.N, len(scaledOfScore)))
 	}
 	if err := errors.Join(checks...); err != nil {

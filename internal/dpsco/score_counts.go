@@ -67,7 +67,7 @@ func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 		}
 	})
 	alone := scoredRows{Data{Shape: Shape{N: rows.N, D: 1}, X: rows.X[1:], Y: rows.Y}}
-	m.deviations = m.histogram(deviations, alone, m.Scale, src, func(e, _ float64) float64 { return e })
+	m.deviations = m.histogram(deviationsRelease, alone, m.Scale, src, func(e, _ float64) float64 { return e })
 }
 
 // rate releases the mean count over the mean exposure; long exposures have lower weights, and counts are
@@ -90,10 +90,10 @@ func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, do
 		}
 	})
 	total := make([]float64, 2)
-	g.noises[centre].Release(total, sums.merged().Bounded(), src)
+	g.noises[centreRelease].Release(total, sums.merged().Bounded(), src)
 	least := 1 / float64(g.shape.N) // least value of a mean after noise
 	count, contract := max(total[1], least), g.centreContract()
-	deviation := 2 * math.Sqrt(float64(contract.D)) * contract.Bound * g.noises[centre].(mech.Gaussian).NoiseMultiplier / float64(contract.N)
+	deviation := 2 * math.Sqrt(float64(contract.D)) * contract.Bound * g.noises[centreRelease].(mech.Gaussian).NoiseMultiplier / float64(contract.N)
 	return count * cut / (max(total[0], least) * longest), deviation / max(count-2*deviation, least)
 }
 

@@ -44,7 +44,7 @@ var (
 const scoreBiasShare = 0.8
 
 // Least tail indices for an interval of the mean size, of the mean of squares, and of the ratio of two such
-// means, which are correlated. Where noise may hide at most the share coarse of the rows in a bin, a distant tail is
+// means, which are correlated. Where noise may hide at most the share coarseNoise of the rows in a bin, a distant tail is
 // visible, and lower ones do, but for deviance_explained: a mean has an interval then, whatever is seen, and one of
 // squares where the second moment seems to exist. They were chosen on laws and tables (docs/experiments/scores.md).
 var (
@@ -74,10 +74,10 @@ func (m *measured) cheapest(of *magnitudes, power float64) float64 {
 
 // meanDeviation is the standard deviation of the noise on the mean of a column.
 func (g *scoring) meanDeviation() float64 {
-	if noise, pure := g.noises[moments].(mech.Laplace); pure {
+	if noise, pure := g.noises[momentsRelease].(mech.Laplace); pure {
 		return laplaceScale(noise, g.sumContract()) // half of the sum of two such noises
 	}
-	noise := g.noises[moments].(mech.Gaussian)
+	noise := g.noises[momentsRelease].(mech.Gaussian)
 	return noise.NoiseMultiplier * square(g.momentContract().Bound) / float64(g.shape.N) / g.weight()
 }
 

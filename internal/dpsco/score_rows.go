@@ -106,20 +106,20 @@ func isCorrect(margin, label float64) float64 {
 func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metric, error) {
 	rows := g.newScoredRows(x)
 	m, rare := &measured{scoring: g, scale: g.Scale, unit: g.Scale}, g.pure
-	if noise, looks := g.noises[scales]; looks && m.findScales(rows, noise, src) {
+	if noise, looks := g.noises[scalesRelease]; looks && m.findScales(rows, noise, src) {
 		rare = false
 	}
-	m.sizes = g.histogram(sizes, rows, m.unit, src, func(e, _ float64) float64 { return g.size(e) })
+	m.sizes = g.histogram(sizesRelease, rows, m.unit, src, func(e, _ float64) float64 { return g.size(e) })
 	if !g.pure && !g.Labels {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		m.targets = g.histogram(targets, rows, m.scale, src, func(_, y float64) float64 { return math.Abs(y) })
+		m.targets = g.histogram(targetsRelease, rows, m.scale, src, func(_, y float64) float64 { return math.Abs(y) })
 		if g.Counts {
 			m.compareWithRate(rows, src)
 		} else {
 			m.centre = g.mean(rows, m.targets.edge(), src)
-			m.deviations = g.histogram(deviations, rows, m.unit, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
+			m.deviations = g.histogram(deviationsRelease, rows, m.unit, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
 			rare = m.targets.rarelyAsLargeAs(m.scale)
 		}
 		m.mayHide(m.deviations, rare)
@@ -134,7 +134,7 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 }
 
 // scaledOfScore are the columns of scoredRows whose scales are looked for: the target and the residual.
-var scaledOfScore = []numeric{{column: target}, {column: 0}}
+var scaledOfScore = []numeric{{column: targetColumn}, {column: 0}}
 
 // findScales releases the octaves of residuals and of targets, and reads from them how large most of both are. Where
 // noise hides those of residuals, they count as large as targets. It reports whether targets are seen to be often about as
@@ -212,7 +212,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 		}
 	})
 	total := make([]float64, 2)
-	g.noises[centre].Release(total, sums.merged().Bounded(), src)
+	g.noises[centreRelease].Release(total, sums.merged().Bounded(), src)
 	if !(total[0] > 0) {
 		return 0
 	}
@@ -294,7 +294,7 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, b.N)
 		}
 	})
-	noise := m.noises[moments].(mech.Gaussian)
+	noise := m.noises[momentsRelease].(mech.Gaussian)
 	released := make([]float64, (k+1)*(k+1))
 	total.merged().Release(released, noise, src)
 	return gaussianMeans(released, k, noise, contract)
@@ -320,7 +320,7 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, units[:b.N])
 		}
 	})
-	noise := m.noises[moments].(mech.Laplace)
+	noise := m.noises[momentsRelease].(mech.Laplace)
 	released := make([]float64, 1+2*k)
 	noise.Release(released, total.merged().Bounded(), src)
 	return laplaceMeans(released, k, noise, m.sumContract())

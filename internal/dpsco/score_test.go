@@ -559,7 +559,7 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 // it is lost: truncation would take half a step from every row.
 func TestStepsOfScoresAreRounded(t *testing.T) {
 	const n = 200_000
-	g := &scoring{Score: Score{Scale: 1}, shape: Shape{N: n, D: 1}, noises: map[string]mechanism{moments: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
+	g := &scoring{Score: Score{Scale: 1}, shape: Shape{N: n, D: 1}, noises: map[string]mechanism{momentsRelease: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
 	m := &measured{scoring: g, cut: 1, squareCut: 1, deviationCut: 1}
 	step := g.momentContract().Step() / g.weight()
 	rows := scoredRows{Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}}

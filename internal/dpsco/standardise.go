@@ -40,7 +40,8 @@ type numeric struct {
 	unscaled bool    // no scale is registered: it counts as 1
 }
 
-const target = -1
+// targetColumn is numeric.column of the target.
+const targetColumn = -1
 
 // Shares of the zCDP budget of both histograms.
 const (
@@ -113,7 +114,7 @@ func (p *problem) movable(f fit) centreSearch {
 	y := p.target
 	_, newton := f.(Newton)
 	y.unit = newton || p.scaleAsked // Newton's delta is in the unit of the target
-	targetMoves := y.column == target && !p.Labels && !p.counts() && p.Offset == "" && p.MaxWeight == 0
+	targetMoves := y.column == targetColumn && !p.Labels && !p.counts() && p.Offset == "" && p.MaxWeight == 0
 	switch {
 	case !p.Intercept:
 		return centreSearch{}
@@ -161,7 +162,7 @@ func (p *problem) seeks() scaleSearch {
 // findsTargetScale reports whether the fit is about a target in a scale that it finds.
 func findsTargetScale(f fit) bool {
 	s, ok := f.(standardised)
-	return ok && slices.ContainsFunc(s.Scales.Columns, func(c numeric) bool { return c.column == target })
+	return ok && slices.ContainsFunc(s.Scales.Columns, func(c numeric) bool { return c.column == targetColumn })
 }
 
 // finds says which units of columns a fit looks for where none is registered: public facts.
@@ -366,7 +367,7 @@ func (a *Scaled) refine(x Data, near []numeric, detail mechanism, src *mech.Sour
 
 // of returns the center and the scale of a column.
 func (a *Scaled) of(c numeric) (centre, scale *float64) {
-	if c.column == target {
+	if c.column == targetColumn {
 		return &a.CentreY, &a.Y
 	}
 	return &a.CentreX[c.column], &a.X[c.column]
@@ -424,7 +425,7 @@ func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise m
 // finite.
 func writePositions(dst []float64, b Data, c numeric, centres *Scaled, starts []int) {
 	column, centre := b.Y, 0.0
-	if c.column != target {
+	if c.column != targetColumn {
 		column = b.X[c.column]
 	}
 	if centres != nil {
@@ -456,7 +457,7 @@ func (x *Pushdown) queryPositions(n int, bins mech.Bins, columns []numeric, cent
 	var counts []int64
 	for _, c := range columns {
 		v := x.y
-		if c.column != target {
+		if c.column != targetColumn {
 			v = x.x[c.column]
 		}
 		if centres == nil {
@@ -464,7 +465,7 @@ func (x *Pushdown) queryPositions(n int, bins mech.Bins, columns []numeric, cent
 		} else if centre, _ := centres.of(c); *centre != 0 {
 			v = sqlsum.Sub(v, sqlsum.Number(*centre))
 		}
-		if c.column == target && x.weight != (sqlsum.Expr{}) { // a row without a weight has no target
+		if c.column == targetColumn && x.weight != (sqlsum.Expr{}) { // a row without a weight has no target
 			v = sqlsum.IfBelow(sqlsum.Number(0), x.weight, v, sqlsum.Number(0))
 		}
 		counts = append(counts, x.totals(sqlsum.Pass{Counts: []sqlsum.Bins{{Of: v, Edges: edges}}}).Counts[0]...)

@@ -33,11 +33,11 @@ func standardisedFits(s Shape) map[string]standardised {
 	ball := prox.L2Ball{Radius: 10}
 	descent := Descent{Loss: loss.Squared{}, Psi: ball, Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 3, Rate: .1}}
 	return map[string]standardised{
-		"descent":       {Fit: descent, Centres: centreSearch{Columns: []numeric{{column: target}}, Position: targetShare}},
-		"Huber descent": {Fit: Centred{Descent: Descent{Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: 1}, Solver: descent.Solver}, Bound: 2, Ratio: 1}, Centres: centreSearch{Columns: []numeric{{column: target}}, Position: targetShare}},
-		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numeric{column: target}))},
+		"descent":       {Fit: descent, Centres: centreSearch{Columns: []numeric{{column: targetColumn}}, Position: targetShare}},
+		"Huber descent": {Fit: Centred{Descent: Descent{Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: 1}, Solver: descent.Solver}, Bound: 2, Ratio: 1}, Centres: centreSearch{Columns: []numeric{{column: targetColumn}}, Position: targetShare}},
+		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numeric{column: targetColumn}))},
 		"labels":        {Fit: Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
-		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numeric{column: target, unit: true}))},
+		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numeric{column: targetColumn, unit: true}))},
 		"counts":        {Fit: Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
 	}
 }
@@ -377,7 +377,7 @@ func TestDescentsKeepTheirDelta(t *testing.T) {
 			}
 		}
 		descent := Descent{Loss: l, Psi: prox.L2Ball{Radius: 10}, Mean: mean.Clip{Norm: 50}, Solver: solve.GD{Steps: 400, Rate: 0.5}}
-		p := standardisedPlan(t, standardised{Fit: descent, Centres: centreSearch{Columns: []numeric{{column: target}}, Position: targetShare}}, x.Shape, 0.01)
+		p := standardisedPlan(t, standardised{Fit: descent, Centres: centreSearch{Columns: []numeric{{column: targetColumn}}, Position: targetShare}}, x.Shape, 0.01)
 		got, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
 		if err != nil {
 			t.Fatal(err)
@@ -457,7 +457,7 @@ func TestStatementsOfPositionsAreForeseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.InDatabase = true
-	if took := time.Duration(float64(made) * statement * float64(time.Second)); made <= p.Passes || p.Takes() < took {
+	if took := time.Duration(float64(made) * secondsPerStatement * float64(time.Second)); made <= p.Passes || p.Takes() < took {
 		t.Errorf("%d statements where %d passes are foretold; the ladder is for %v", made, p.Passes, p.Takes())
 	}
 }
