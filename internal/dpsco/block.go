@@ -18,8 +18,8 @@ const blockRows = 1024
 // those planned.
 var onPass = func(records int) {}
 
-// each makes one pass: it hands all rows, in blocks, to visitors that compute sums.
-func (x Data) each(visitor func() func(first int, b Data)) {
+// pass makes one pass: it hands all rows, in blocks, to visitors that compute sums.
+func (x Data) pass(visitor func() func(first int, b Data)) {
 	onPass(x.N)
 	x.blocks(visitor)
 }

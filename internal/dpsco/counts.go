@@ -26,7 +26,7 @@ func (a Scaled) offset(x *Data) {
 	a.addExposures(x)
 	constant := a.constant()
 	if x.Offset == nil && !x.Intercept && constant != 0 {
-		x.Offset = x.numbers(len(x.Y))
+		x.Offset = x.newColumn(len(x.Y))
 		shiftBy(x.Offset, constant)
 		return
 	}

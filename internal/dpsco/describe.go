@@ -78,16 +78,16 @@ var (
 
 // describing is a description with the noise of its releases.
 type describing struct {
-	columns   []Column
-	maxRows   int
-	numbers   []int // the columns that are neither flags nor categories
-	levels    []int // the categories whose levels are counted
-	nonzero   bool  // zeros count as missing in columns of numbers; for scales
-	shape     Shape
-	pure      bool
-	quartiles mech.RankQuantiles // of one column
-	distances mechanism          // nil: not released
-	averages  mechanism
+	columns        []Column
+	maxRows        int
+	numericColumns []int // the columns that are neither flags nor categories
+	levels         []int // the categories whose levels are counted
+	nonzero        bool  // zeros count as missing in columns of numbers; for scales
+	shape          Shape
+	pure           bool
+	quartiles      mech.RankQuantiles // of one column
+	distances      mechanism          // nil: not released
+	averages       mechanism
 }
 
 // percents are the percentages of the three quartiles.
@@ -119,13 +119,13 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 		setDefault(&g.columns[j].Scale, 1)
 		switch kind := g.columns[j].kind(); {
 		case kind == numberColumn:
-			g.numbers = append(g.numbers, j)
+			g.numericColumns = append(g.numericColumns, j)
 		case kind == categoryColumn && !g.nonzero:
 			g.levels = append(g.levels, j)
 		}
 	}
 	switch {
-	case len(g.numbers) > 0:
+	case len(g.numericColumns) > 0:
 	case len(g.levels) > 0:
 		split = levelShares
 	default:
@@ -134,9 +134,9 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 	if err := g.check(b, accountant); err != nil {
 		return nil, err
 	}
-	plan := g.concentrate
+	plan := g.gaussianNoise
 	if g.pure {
-		plan = g.purify
+		plan = g.laplaceNoise
 	}
 	event, err := plan(b, accountant, split)
 	if err == nil {
@@ -173,10 +173,10 @@ func (g *describing) check(b privacy.Budget, accountant privacy.Accountant) erro
 	return checkRequest(Shape{N: g.shape.N, D: len(g.columns)}, b)
 }
 
-// concentrate chooses the least noise that the accountant allows. With noise multiplier z for all
+// gaussianNoise chooses the least noise that the accountant allows. With noise multiplier z for all
 // releases together, a share f of rho = 1/(2 z^2) pays for m selections with epsilon 2/z sqrt(f/m)
 // each, which cost epsilon^2/8.
-func (g *describing) concentrate(b privacy.Budget, accountant privacy.Accountant, split map[string]float64) (privacy.Event, error) {
+func (g *describing) gaussianNoise(b privacy.Budget, accountant privacy.Accountant, split map[string]float64) (privacy.Event, error) {
 	at := func(z float64) privacy.Event {
 		g.quartiles = mech.RankQuantiles{Epsilon: 2 / z * math.Sqrt(split[quartilesRelease]/float64(g.selections())), Percents: percents}
 		if split[distancesRelease] > 0 {
@@ -192,9 +192,9 @@ func (g *describing) concentrate(b privacy.Budget, accountant privacy.Accountant
 	return at(z), nil
 }
 
-// purify divides epsilon among the releases. Every part is a multiple of epsilon's last binary
+// laplaceNoise divides epsilon among the releases. Every part is a multiple of epsilon's last binary
 // digit, and their sum is slightly below epsilon (describe.md).
-func (g *describing) purify(b privacy.Budget, _ privacy.Accountant, split map[string]float64) (privacy.Event, error) {
+func (g *describing) laplaceNoise(b privacy.Budget, _ privacy.Accountant, split map[string]float64) (privacy.Event, error) {
 	digit := math.Nextafter(b.Epsilon, math.Inf(1)) - b.Epsilon
 	part := func(share float64) float64 { return math.Floor(share*(1-0x1p-40)*b.Epsilon/digit) * digit }
 	g.quartiles = mech.RankQuantiles{Epsilon: part(split[quartilesRelease] / float64(g.selections())), Percents: percents}
@@ -207,12 +207,12 @@ func (g *describing) purify(b privacy.Budget, _ privacy.Accountant, split map[st
 
 // selections returns the number of quartiles to be selected. It is 1 rather than 0 without columns
 // of numbers, to avoid a division by zero; nothing is charged then.
-func (g *describing) selections() int { return max(1, len(percents)*len(g.numbers)) }
+func (g *describing) selections() int { return max(1, len(percents)*len(g.numericColumns)) }
 
 // event returns the composition of the events of all releases.
 func (g *describing) event() (e privacy.Compose) {
-	if len(g.numbers) > 0 {
-		e = append(e, privacy.Repeat{Count: len(g.numbers), Event: g.quartiles.Event()})
+	if len(g.numericColumns) > 0 {
+		e = append(e, privacy.Repeat{Count: len(g.numericColumns), Event: g.quartiles.Event()})
 	}
 	if g.distances != nil {
 		e = append(e, g.distances.Event())
@@ -223,8 +223,8 @@ func (g *describing) event() (e privacy.Compose) {
 // checkReleases reports whether every release is possible with these parameters.
 func (g *describing) checkReleases() error {
 	checks := []error{g.averages.Check(), g.contract().Check()}
-	if len(g.numbers) > 0 {
-		checks = append(checks, g.quartiles.Check(), g.rankContract(g.numbers[0]).Check())
+	if len(g.numericColumns) > 0 {
+		checks = append(checks, g.quartiles.Check(), g.rankContract(g.numericColumns[0]).Check())
 	}
 	if g.distances != nil {
 		checks = append(checks, g.distances.Check(), mech.CheckHistogram(g.bins(), g.shape.N, g.histograms()))
@@ -270,7 +270,7 @@ func (g *describing) parameters() map[string]any {
 		"rows": g.shape.N, "columns": names,
 		"why": "quartiles are selected by their ranks; shares and means are released with noise",
 	}
-	if len(g.numbers) > 0 {
+	if len(g.numericColumns) > 0 {
 		p["values_needed"], p["rank_error"] = math.Ceil(g.quartiles.Needs(25)), 2/g.quartiles.Epsilon
 	}
 	return p
@@ -280,7 +280,7 @@ func (g *describing) parameters() map[string]any {
 // of numbers, which are sorted as well.
 func (g *describing) passes() int {
 	switch {
-	case len(g.numbers) > 0:
+	case len(g.numericColumns) > 0:
 		return 0
 	case g.distances != nil:
 		return 2

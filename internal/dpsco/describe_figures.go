@@ -160,7 +160,7 @@ func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]
 	var counts [][]float64
 	at, cuts, sizes := make([]place, len(three)), make([]cutAt, len(three)), make([]*magnitudes, len(three))
 	for k, q := range three {
-		at[k] = g.placeOf(g.numbers[k], q)
+		at[k] = g.placeOf(g.numericColumns[k], q)
 	}
 	if g.distances != nil {
 		counts = g.countDistances(x, at, src)
@@ -209,7 +209,7 @@ func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes [
 		f.Column, f.Statistic = column, statistic
 		all = append(all, f)
 	}
-	k, counted := 0, len(d.numbers)
+	k, counted := 0, len(d.numericColumns)
 	for j, c := range d.columns {
 		add(c.Name, "usable_share", d.shareOf(d.means[d.start[j]]))
 		switch c.kind() {

@@ -38,7 +38,7 @@ func table(x Data) Data {
 
 // selectQuartiles releases the three quartiles of every column of numbers, in ascending order.
 func (g *describing) selectQuartiles(ctx context.Context, x Data, src *mech.Source) (all [][]float64, err error) {
-	for _, j := range g.numbers {
+	for _, j := range g.numericColumns {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -207,7 +207,7 @@ func (g *describing) placeOf(column int, q []float64) place {
 }
 
 // histograms returns the number of histograms: one per column of numbers, then one per category.
-func (g *describing) histograms() int { return len(g.numbers) + len(g.levels) }
+func (g *describing) histograms() int { return len(g.numericColumns) + len(g.levels) }
 
 // bins returns the common bins of all histograms. Positions of levels start at the lowest bin.
 func (g *describing) bins() mech.Bins {
@@ -222,10 +222,10 @@ func (g *describing) bins() mech.Bins {
 func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]float64 {
 	bins := g.bins()
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, g.histograms())}
-	x.each(func() func(int, Data) {
+	x.pass(func() func(int, Data) {
 		h, block, ones := counts.fork(), columns(g.histograms(), blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
-			for k, j := range g.numbers {
+			for k, j := range g.numericColumns {
 				for i, v := range b.X[j] {
 					block[k][i] = math.NaN()
 					if bin := at[k].bin(v); bin >= 0 {
@@ -235,7 +235,7 @@ func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]fl
 			}
 			for k, j := range g.levels {
 				for i, v := range b.X[j] {
-					block[len(g.numbers)+k][i] = v + 0.5 - float64(bins.Half)
+					block[len(g.numericColumns)+k][i] = v + 0.5 - float64(bins.Half)
 				}
 			}
 			h.AddRows(mech.Rows{X: firstRows(block, b.N)}, ones[:b.N])
@@ -247,7 +247,7 @@ func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]fl
 	all := make([][]float64, g.histograms())
 	for k := range all {
 		all[k] = noisy[size*k : size*(k+1)]
-		if k < len(g.numbers) {
+		if k < len(g.numericColumns) {
 			all[k] = all[k][:placeBins]
 		}
 	}
@@ -260,7 +260,7 @@ type cutAt struct{ centre, cut float64 }
 // average releases the means. Values enter as (value - centre)/cut, clamped to [-1, 1].
 func (g *describing) average(x Data, cuts []cutAt, src *mech.Source) []float64 {
 	total, l := merging[*mech.Sum]{total: mech.NewSum(g.contract())}, g.layout()
-	x.each(func() func(int, Data) {
+	x.pass(func() func(int, Data) {
 		part, block, ones := total.fork(), columns(l.size, blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
 			g.writeNumbers(block, l, b, cuts)

@@ -152,8 +152,8 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 		}
 	}
 	for _, count := range []int{1, 7, 300} { // as many parts, exactly
-		g := describing{numbers: make([]int, count)}
-		if _, err := g.purify(privacy.Budget{Epsilon: 0.7}, nil, describeShares); err != nil {
+		g := describing{numericColumns: make([]int, count)}
+		if _, err := g.laplaceNoise(privacy.Budget{Epsilon: 0.7}, nil, describeShares); err != nil {
 			t.Fatal(err)
 		}
 		sum := new(big.Rat).SetFloat64(g.quartiles.Epsilon)

@@ -71,11 +71,11 @@ import (
 
 // ErrParameter marks a public parameter that is never valid (SQLSTATE 22023); ErrInfeasible marks
 // parameters that are valid one by one but cannot work with this many rows and columns (SQLSTATE
-// DP005).
+// DP005). ErrAlreadyRun is returned by a second Run of a plan: its event is charged once, and pays for one release.
 var (
 	ErrParameter  = catalogue.ErrRequest
 	ErrInfeasible = errors.New("not possible with these rows, columns, options and budget")
-	ErrSpent      = errors.New("dpsco: plan already run")
+	ErrAlreadyRun = errors.New("dpsco: plan already run")
 )
 
 // infeasible wraps a mechanism's error about public parameters in ErrInfeasible.
@@ -124,8 +124,8 @@ type Data struct {
 	Pushdown *Pushdown // the rows, if they stay in a database; the columns are nil then; nil: in memory
 }
 
-// numbers allocates a column of n numbers, all 0.
-func (x Data) numbers(n int) []float64 {
+// newColumn allocates a column of n numbers, all 0.
+func (x Data) newColumn(n int) []float64 {
 	if x.Make == nil {
 		return make([]float64, n)
 	}

@@ -20,7 +20,7 @@ import (
 // residuals with the request's residual scale.
 type Forecast struct {
 	Deviation []float64 // standard deviation that the noise gives each coefficient; nil: it depends on the data
-	Short     float64   // fraction of the distance from zero to the minimum that the method leaves
+	Shrinkage float64   // fraction of the distance from zero to the minimum that the method leaves
 }
 
 // Expect forecasts a fit, in the table's units.
@@ -38,7 +38,7 @@ type forecaster interface {
 }
 
 // RowsFor returns the least number of rows, to within about a tenth, for which the largest expected deviation
-// and Forecast.Short are both at most share. It returns 0 if there is no forecast or the number is not below
+// and Forecast.Shrinkage are both at most share. It returns 0 if there is no forecast or the number is not below
 // 2^40.
 func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant privacy.Accountant) int {
 	const steps = 7 // per factor of two
@@ -50,7 +50,7 @@ func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant p
 		if err == nil && expected.Deviation == nil {
 			return 0
 		}
-		if err == nil && expected.Short <= share && slices.Max(expected.Deviation) <= share {
+		if err == nil && expected.Shrinkage <= share && slices.Max(expected.Deviation) <= share {
 			high = middle
 		} else {
 			low = middle + 1
@@ -81,7 +81,7 @@ func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Account
 	if err != nil {
 		return Forecast{}, err
 	}
-	inner, z := onColumns(f, p.z)
+	inner, z := withoutStandardising(f, p.z)
 	p = p.withNoise(z)
 	switch f := inner.(type) {
 	case Descent:
@@ -146,7 +146,7 @@ func (p *problem) forecast(d Descent) (Forecast, error) {
 		curvature = p.slope(d, math.Hypot(p.residual(), deviation*math.Sqrt(p.d())))
 		deviation = min(most, response(d.Solver, curvature, noise))
 	}
-	return Forecast{repeat(deviation, p.D), short(d.Solver, curvature)}, nil
+	return Forecast{repeat(deviation, p.D), remaining(d.Solver, curvature)}, nil
 }
 
 // residual returns the typical size of a residual. For a Huber loss ResidualScale is the scale of the
@@ -200,9 +200,9 @@ func response(s solve.Solver, curvature float64, noise []mean.Known) float64 {
 	}
 }
 
-// short returns the distance from the minimum of a quadratic at which a solver stops when
+// remaining returns the distance from the minimum of a quadratic at which a solver stops when
 // it starts at distance 1.
-func short(s solve.Solver, curvature float64) float64 {
+func remaining(s solve.Solver, curvature float64) float64 {
 	w := make([]float64, 1)
 	_ = s.Solve(context.Background(), w, &quadratic{curvature: curvature, minimum: 1, left: -1}, prox.Zero{})
 	return math.Abs(1 - w[0])
@@ -242,20 +242,20 @@ func (a L1) expect(s Shape, b privacy.Budget, _ privacy.Accountant) (Forecast, e
 		return Forecast{}, err
 	}
 	if method == catalogue.MethodStaged {
-		deviation, short := newStaged(a, s, b.Epsilon).expect()
-		return Forecast{repeat(deviation, s.D), short}, nil
+		deviation, shrinkage := newStaged(a, s, b.Epsilon).expect()
+		return Forecast{repeat(deviation, s.D), shrinkage}, nil
 	}
 	if a = a.bounded(); method == catalogue.MethodExponential {
-		return Forecast{Deviation: repeat(a.spread(s, b.Epsilon), s.D)}, nil
+		return Forecast{Deviation: repeat(a.drawError(s, b.Epsilon), s.D)}, nil
 	}
-	deviation, short := a.perturbation(s, b.Epsilon)
-	return Forecast{repeat(deviation, s.D), short}, nil
+	deviation, shrinkage := a.perturbation(s, b.Epsilon)
+	return Forecast{repeat(deviation, s.D), shrinkage}, nil
 }
 
-// spread returns the root mean square error of a coordinate of a draw of the exponential mechanism. For
+// drawError returns the root mean square error of a coordinate of a draw of the exponential mechanism. For
 // independent normal features the mean score depends on the distance r of the draw from the truth only, and r
 // has a density proportional to r^(d-1) exp(-n epsilon score(r) / 2).
-func (a L1) spread(s Shape, epsilon float64) float64 {
+func (a L1) drawError(s Shape, epsilon float64) float64 {
 	const nodes = 400
 	d, top := float64(s.D), math.Inf(-1)
 	var logs, squares [nodes]float64
@@ -284,8 +284,8 @@ func (a L1) score(size float64) float64 {
 
 // perturbation forecasts objective perturbation. deviation is the standard deviation that the random linear
 // term gives a coordinate, the fixed point of deviation and curvature. A vector b with density proportional to
-// exp(-|b|/noise) has a mean square of noise^2 (d+1) a coordinate. short is Forecast.Short, due to the ridge.
-func (a L1) perturbation(s Shape, epsilon float64) (deviation, short float64) {
+// exp(-|b|/noise) has a mean square of noise^2 (d+1) a coordinate. shrinkage is Forecast.Shrinkage, due to the ridge.
+func (a L1) perturbation(s Shape, epsilon float64) (deviation, shrinkage float64) {
 	ridge, noise := objpert.Params{Epsilon: epsilon, Clip: a.Clip, Smoothing: a.Smoothing, Tilt: a.tilt()}.Scales(s.D)
 	d := float64(s.D)
 	for range 30 {
@@ -294,23 +294,23 @@ func (a L1) perturbation(s Shape, epsilon float64) (deviation, short float64) {
 		bend := func(r float64) float64 { return a.Smoothing * a.Smoothing / math.Pow(math.Hypot(r, a.Smoothing), 3) }
 		curvature := overNormal(size, func(r float64) float64 { return (bend(r-away) + bend(r+away)) / 2 })
 		total := float64(s.N)*curvature + ridge
-		deviation, short = min(a.Radius/math.Sqrt(d), noise*math.Sqrt(d+1)/total), ridge/total
+		deviation, shrinkage = min(a.Radius/math.Sqrt(d), noise*math.Sqrt(d+1)/total), ridge/total
 	}
-	return deviation, short
+	return deviation, shrinkage
 }
 
 // perturbationError returns the root mean square error of a coefficient of 1, in scaled units, that is due to
 // noise and ridge.
 func (a L1) perturbationError(s Shape, epsilon float64) float64 {
-	deviation, short := a.perturbation(s, epsilon)
-	return math.Hypot(deviation, short)
+	deviation, shrinkage := a.perturbation(s, epsilon)
+	return math.Hypot(deviation, shrinkage)
 }
 
 // expect forecasts the last fit by perturbation, with a smoothing at a quantile of the absolute residuals. The
-// ridge of each of the two fits leaves a fraction of the remaining distance, so that short is the product of
+// ridge of each of the two fits leaves a fraction of the remaining distance, so that shrinkage is the product of
 // both. Of the noise of the shift to the quantile, which moves the intercept,
 // and of the distance that this shift leaves, that of the last fit leaves its fraction.
-func (f staged) expect() (deviation, short float64) {
+func (f staged) expect() (deviation, shrinkage float64) {
 	fit := f.L1
 	if fit.Radius == 0 {
 		fit.Radius = math.Inf(1)
@@ -322,17 +322,17 @@ func (f staged) expect() (deviation, short float64) {
 	fit.Clip, fit.Smoothing = f.short, residual*math.Sqrt2*math.Erfinv(min(f.level*thinner, .9))
 	of := f.shape
 	of.N = int(f.rowsOfLast())
-	deviation, short = fit.perturbation(of, f.shares.last)
+	deviation, shrinkage = fit.perturbation(of, f.shares.last)
 	if share := cmp.Or(f.shares.refinement.shift, f.shares.quantileShift); share > 0 {
 		noise := 6 * max(f.Tau, 1-f.Tau) / share                            // of the shift to the quantile, in rows
 		rows := float64(of.N) / (math.Sqrt(2*math.Pi) * residual * thinner) // in a unit's length at the quantile
-		deviation = math.Hypot(deviation, short*noise/rows/math.Sqrt(float64(f.shape.D)))
+		deviation = math.Hypot(deviation, shrinkage*noise/rows/math.Sqrt(float64(f.shape.D)))
 		if f.shape.GroupCount == 0 { // from the level that the shift looks for to tau
 			far := residual * math.Sqrt2 * math.Abs(math.Erfinv(f.tilt())-math.Erfinv(2*f.shiftLevel()-1))
-			deviation = math.Hypot(deviation, short*far/math.Sqrt(float64(f.shape.D)))
+			deviation = math.Hypot(deviation, shrinkage*far/math.Sqrt(float64(f.shape.D)))
 		}
 	}
-	return deviation, left * short
+	return deviation, left * shrinkage
 }
 
 // overNormal returns the mean of f over the absolute values of normal residuals of standard deviation size.

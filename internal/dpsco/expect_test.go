@@ -141,7 +141,7 @@ func TestExpectServesEveryMethod(t *testing.T) {
 				t.Errorf("%s of %+v: %v, %v; the plan says %v", method, s, expected, err, refused)
 			}
 			for _, v := range expected.Deviation {
-				if !(v > 0 && v <= catalogue.WhitenedRadius) || !(expected.Short >= 0 && expected.Short <= 1) {
+				if !(v > 0 && v <= catalogue.WhitenedRadius) || !(expected.Shrinkage >= 0 && expected.Shrinkage <= 1) {
 					t.Errorf("%s of %+v: %v", method, s, expected)
 				}
 			}
@@ -161,7 +161,7 @@ func TestRowsFor(t *testing.T) {
 		for at, ok := range map[int]bool{n: true, n - n/5: false} {
 			s.N = at
 			f, err := Expect(a, s, b, privacy.Concentrated{})
-			if err != nil || (f.Deviation[0] <= 0.1 && f.Short <= 0.1) != ok {
+			if err != nil || (f.Deviation[0] <= 0.1 && f.Shrinkage <= 0.1) != ok {
 				t.Errorf("%s: %d rows do, it says; at %d: %+v, %v", method, n, at, f, err)
 			}
 		}

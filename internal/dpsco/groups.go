@@ -43,7 +43,7 @@ func (p *problem) checkGroups(f fit) error {
 	if p.GroupCount == 0 {
 		return nil
 	}
-	inner, _ := onColumns(f, 0)
+	inner, _ := withoutStandardising(f, 0)
 	switch inner.(type) {
 	case JointMoments, Newton:
 		return nil

@@ -36,15 +36,15 @@ type jointFit struct {
 	bound, cut float64 // bounds of the next pass on row length and residual
 	within     float64 // share of residuals that are below cut
 
-	h           *mat.SymDense // second moments of the last pilot pass, in its coordinates
-	hDeviation  float64       // standard deviation of the noise on the diagonal of h
-	q           *mat.Dense    // maps those coordinates to the next
-	floor       float64       // the value to which smaller eigenvalues were raised
-	floored     int           // number of eigenvalues that the noise hides
-	least       float64       // the smallest eigenvalue, raised to the noise that may hide it
-	short       int           // number of eigenvalues below shortenedEigenvalue
-	pilotNoise  *mat.SymDense // covariance of the pilot fit due to noise, in the last coordinates
-	subgradient []float64     // of Psi at the pilot fit, in the last coordinates
+	h              *mat.SymDense // second moments of the last pilot pass, in its coordinates
+	hDeviation     float64       // standard deviation of the noise on the diagonal of h
+	q              *mat.Dense    // maps those coordinates to the next
+	floor          float64       // the value to which smaller eigenvalues were raised
+	floored        int           // number of eigenvalues that the noise hides
+	least          float64       // the smallest eigenvalue, raised to the noise that may hide it
+	shortenedCount int           // number of eigenvalues below shortenedEigenvalue
+	pilotNoise     *mat.SymDense // covariance of the pilot fit due to noise, in the last coordinates
+	subgradient    []float64     // of Psi at the pilot fit, in the last coordinates
 
 	shortened []float64 // sensitive: factor by which each row was shortened in the last pilot pass
 	residuals *magnitudes
@@ -100,9 +100,9 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	for g, f := range a.fits {
 		seen[g] = f.sumPilot(t, a.parts[g])
 	}
-	joint := releaseMoments(of(seen, func(p jointPilot) *mech.Moments { return p.moments }), a.pilotContract(), a.momentNoise[t], src)
-	residuals := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.residuals }), a.residualNoise[t], src)
-	lengths := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.lengths }), a.lengthNoise[t], src)
+	joint := releaseMoments(mapSlice(seen, func(p jointPilot) *mech.Moments { return p.moments }), a.pilotContract(), a.momentNoise[t], src)
+	residuals := releaseCounts(mapSlice(seen, func(p jointPilot) *mech.Histogram { return p.residuals }), a.residualNoise[t], src)
+	lengths := releaseCounts(mapSlice(seen, func(p jointPilot) *mech.Histogram { return p.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
 		var longer float64
 		f.lengths, longer = readLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, jointTooLong, f.n)
@@ -122,7 +122,7 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 		}
 		return
 	}
-	products := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.products }), a.productNoise, src)
+	products := releaseCounts(mapSlice(seen, func(p jointPilot) *mech.Histogram { return p.products }), a.productNoise, src)
 	for g, f := range a.fits {
 		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).run()
 		f.standsOut += f.products.standsOut()
@@ -168,7 +168,7 @@ func (f *jointFit) sumPilot(t int, x Data) jointPilot {
 		return f.queryPilot(t, x.Pushdown)
 	}
 	if f.shortened == nil {
-		f.shortened = x.numbers(len(x.Y))
+		f.shortened = x.newColumn(len(x.Y))
 	}
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.pilotContract())}
 	residuals, lengths, products := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)
@@ -224,7 +224,7 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	floats.Add(f.w, times(f.p, step))
 	q, along := w.atScales(longer).triangular(f.h)
 	f.q, f.floored, f.least = q, countBelow(along, hidden), max(along[0], hidden)
-	f.short = countBelow(along, shortenedEigenvalue)
+	f.shortenedCount = countBelow(along, shortenedEigenvalue)
 	f.followPilot(gain, step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
@@ -442,9 +442,9 @@ func (a *jointParts) step(src *mech.Source) {
 	for g, f := range a.fits {
 		seen[g] = f.sumStep(a.parts[g])
 	}
-	steps := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
+	steps := releaseSums(mapSlice(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
 	if a.shape.Intercept {
-		intercepts := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.intercept }), a.interceptContract(), a.interceptNoise, src)
+		intercepts := releaseSums(mapSlice(seen, func(s jointStep) *mech.Sum { return s.intercept }), a.interceptContract(), a.interceptNoise, src)
 		for g, f := range a.fits {
 			_, deviation := f.deviations()
 			floats.Scale(f.perRow, intercepts[g])
@@ -458,7 +458,7 @@ func (a *jointParts) step(src *mech.Source) {
 		f.cutMeans = f.stepCuts.means(steps[g], f.shape.D-int(f.slopes), deviation, f.stepDoubt())
 	}
 	if a.Intervals {
-		meats := releaseMoments(of(seen, func(s jointStep) *mech.Moments { return s.meat }), a.meatContract(), a.meatNoise, src)
+		meats := releaseMoments(mapSlice(seen, func(s jointStep) *mech.Moments { return s.meat }), a.meatContract(), a.meatNoise, src)
 		for g, f := range a.fits {
 			f.meat = mat.NewSymDense(f.meatContract().D, meats[g])
 			f.meat.ScaleSym(f.perRow, f.meat)

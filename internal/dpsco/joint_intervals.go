@@ -95,7 +95,7 @@ func (f *jointFit) hidesTargets() bool {
 
 // hiddenDirections returns the number of directions about which few rows carry information: noise
 // hides them, or their rows were shortened so much that the step reflects other rows.
-func (f *jointFit) hiddenDirections() int { return max(f.floored, f.short) }
+func (f *jointFit) hiddenDirections() int { return max(f.floored, f.shortenedCount) }
 
 // hiddenSquare bounds the second moment, in the last coordinates, of rows that the histogram of
 // lengths hides. It is 0 if the visible tail is light, however many rows there are. The tail is not

@@ -48,9 +48,9 @@ type L1 struct {
 	MaxWeight     float64        // clipping threshold of weights; 0: no weights
 	Offset        string         // column of offsets, for the record
 
-	numbers    []numeric // as Regression.numbers
-	target     numeric
-	scaleAsked bool // the option residual_scale is given
+	numericColumns []numeric // as Regression.numericColumns
+	target         numeric
+	scaleAsked     bool // the option residual_scale is given
 }
 
 // l1Fields maps options of l1 to fields.
@@ -63,7 +63,7 @@ var l1Fields = fields[L1]{
 		"weight": func(a *L1) *string { return &a.Weight },
 		"offset": func(a *L1) *string { return &a.Offset },
 	},
-	numbers: map[string]func(*L1) *float64{
+	floats: map[string]func(*L1) *float64{
 		"tau":            func(a *L1) *float64 { return &a.Tau },
 		"theta":          func(a *L1) *float64 { return &a.Theta },
 		"iota":           func(a *L1) *float64 { return &a.Iota },
@@ -158,7 +158,7 @@ func (a L1) chooseSingle(s Shape, epsilon float64) (method, why string) {
 		return catalogue.MethodObjective, "no scale is registered, and without scales the exact sampler may take extremely long"
 	case a.samplerSeconds(s, epsilon) > autoSeconds:
 		return catalogue.MethodObjective, fmt.Sprintf("the exact sampler is not practical for %d rows and %d coefficients", s.N, s.D)
-	case a.perturbationError(s, epsilon) < a.spread(s, epsilon):
+	case a.perturbationError(s, epsilon) < a.drawError(s, epsilon):
 		return catalogue.MethodObjective, "its expected error is smaller than that of the exponential mechanism"
 	}
 	return catalogue.MethodExponential, "its expected error is smaller than that of objective perturbation"
@@ -188,10 +188,10 @@ func rowsPerCoefficient(s Shape, epsilon float64) float64 {
 	return float64(s.N) * epsilon / float64(s.D)
 }
 
-// withPublicFacts implements factual.
+// withPublicFacts implements publicFactsUser.
 func (a L1) withPublicFacts(s Scaled) Algorithm {
 	a.NoScales, a.Memory, a.Sources, a.Levels = s.NoScales, s.Memory, s.Sources, s.Levels
-	a.numbers, a.target = s.numbers()
+	a.numericColumns, a.target = s.numericColumns()
 	return a
 }
 

@@ -44,7 +44,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	for range groups.rows {
 		groups.fits, groups.units = append(groups.fits, common), append(groups.units, 1)
 	}
-	spread := f.spread(x.Y, src)
+	spread := f.groupSmoothing(x.Y, src)
 	groupFit := f.perturbation(f.shares.groupFit, spread, f.firstClip(), f.firstClip(), 0)
 	if err = f.stepByGroup(ctx, groups, groupFit, groupFitLevel, src); err != nil {
 		return Result{}, err
@@ -74,8 +74,8 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 // smoothing of the groups' first fits.
 const groupFitLevel = .75
 
-// spread is the smoothing of the groups' first fits.
-func (f staged) spread(residuals []float64, src *mech.Source) float64 {
+// groupSmoothing is the smoothing of the groups' first fits.
+func (f staged) groupSmoothing(residuals []float64, src *mech.Source) float64 {
 	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.spread), Level: groupFitLevel, Most: groupFitLevel, Prior: 1}, src)
 }
 
@@ -106,7 +106,7 @@ func (f staged) shiftGroupsToQuantile(groups l1Groups, t rowCoordinates, src *me
 	if f.shares.quantileShift == 0 {
 		return
 	}
-	level := f.quantileShiftLevel()
+	level := f.groupShiftLevel()
 	sizes := groupMagnitudes{
 		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.quantileShift), Level: level, Prior: 1}, lowest: -mostQuantileShift, highest: mostQuantileShift, near: .35 * min(2*(1-level), level-.5),
 	}
@@ -122,8 +122,8 @@ func (f staged) shiftGroupsToQuantile(groups l1Groups, t rowCoordinates, src *me
 // side is the sign of the quantile relative to the median: 1 above, -1 below.
 func (f staged) side() float64 { return math.Copysign(1, f.tilt()) }
 
-// quantileShiftLevel is the share of residuals that are not beyond the quantile on that side.
-func (f staged) quantileShiftLevel() float64 { return max(f.Tau, 1-f.Tau) }
+// groupShiftLevel is the share of residuals that are not beyond the quantile on that side.
+func (f staged) groupShiftLevel() float64 { return max(f.Tau, 1-f.Tau) }
 
 // beyond is the distance of a residual from 0 on that side, 0 on the other; NaN remains NaN.
 func (f staged) beyond(residual float64) float64 { return max(0, f.side()*residual) }
@@ -147,16 +147,16 @@ func (q groupMagnitudes) release(groups l1Groups, rows int, made func(residual f
 	var counts []*mech.Magnitudes
 	for _, rowsOfGroup := range groups.rows {
 		m := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: q.lowest, Highest: q.highest, N: rows})
-		m.Add(of(rowsOfGroup.Y, made))
+		m.Add(mapSlice(rowsOfGroup.Y, made))
 		counts = append(counts, m)
 	}
 	const step = .5 // step of the grid, in octaves
-	logs, variances := of(q.Release(counts, src), math.Log2), []float64{}
+	logs, variances := mapSlice(q.Release(counts, src), math.Log2), []float64{}
 	for _, size := range groups.sizes {
 		variances = append(variances, square(step)/12+square(step*6*max(q.Level, 1-q.Level)/(q.Epsilon*size.least*q.near)))
 	}
 	towardTheMean(logs, variances, 0)
-	return of(logs, math.Exp2)
+	return mapSlice(logs, math.Exp2)
 }
 
 // stepByGroup adds to the fit of each group a fit of its residuals, which stay as they are. level is the
@@ -196,7 +196,7 @@ func (f staged) addSteps(groups l1Groups, steps [][]float64, p objpert.Params, l
 		copy(groups.fits, pool(estimates, identity(f.shape.D), groups.fits[0]))
 		return
 	}
-	copy(groups.fits, of(estimates, func(e estimate) []float64 { return e.w }))
+	copy(groups.fits, mapSlice(estimates, func(e estimate) []float64 { return e.w }))
 }
 
 // stepError is the covariance, due to sampling and noise, of a lengthened fit of the given number of rows

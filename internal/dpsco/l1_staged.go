@@ -28,7 +28,7 @@ import (
 //	last             objective perturbation of the residuals, with that smoothing and a wide clip
 //
 // The stage quantileShift requires an intercept and enough rows. Where few of them lie beyond the quantile it looks for one
-// nearer to the median (shiftLevel).
+// nearer to the median (attainableLevel).
 //
 // Privacy: its shares of epsilon add up to epsilon (proof: l1_staged.md).
 type staged struct {
@@ -114,7 +114,7 @@ func (f staged) measured(x Data, src *mech.Source) staged {
 	}
 	level := 1 - longShare(f.shape, f.shares.length)
 	counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: mostMagnitude, N: len(lengths)})
-	counts.Add(of(lengths, math.Sqrt))
+	counts.Add(mapSlice(lengths, math.Sqrt))
 	long := mech.Quantile{Epsilon: below(f.shares.length), Level: level, Most: level, Prior: 1}.Release(counts, src)
 	f.short = min(f.short, typical*long)
 	most := f.clip
@@ -143,10 +143,10 @@ func (f staged) beyondQuantile() float64 { return 1 - math.Abs(f.tilt()) }
 // the values lie. A radius speaks of the unit of coefficients; where residual_scale is given, the target keeps
 // its unit.
 func (a L1) movable(s Shape) (columns []numeric) {
-	if !s.Intercept || a.Radius != 0 || len(a.numbers) == 0 {
+	if !s.Intercept || a.Radius != 0 || len(a.numericColumns) == 0 {
 		return nil
 	}
-	for _, c := range a.numbers {
+	for _, c := range a.numericColumns {
 		if c.zero == 0 {
 			columns = append(columns, c)
 		}
@@ -167,7 +167,7 @@ func (a L1) seeks(s Shape) (scales scaleSearch) {
 	if a.Radius != 0 {
 		return scales
 	}
-	columns := slices.Clone(a.numbers)
+	columns := slices.Clone(a.numericColumns)
 	if a.Offset == "" && !a.scaleAsked {
 		columns = append(columns, a.target)
 	}

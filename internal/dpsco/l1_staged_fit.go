@@ -245,7 +245,7 @@ func (f staged) typicalResidual(residuals []float64, src *mech.Source) float64 {
 
 // shiftLevel is the level that the stage quantileShift looks for, 0 without that stage.
 func (f staged) shiftLevel() float64 {
-	return shiftLevel(f.Tau, f.shares.quantileShift, f.shape.N, f.MaxWeight > 0)
+	return attainableLevel(f.Tau, f.shares.quantileShift, f.shape.N, f.MaxWeight > 0)
 }
 
 // shiftToQuantile subtracts from residuals the distance of their quantile of that level from zero, on either side, and
@@ -264,7 +264,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 	}
 	divide(away, unit)
 	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
-	counts.Add(away, of(weights, func(weight float64) float64 { return weight / full }))
+	counts.Add(away, mapSlice(weights, func(weight float64) float64 { return weight / full }))
 	quantileShift := unit * mech.SignedQuantile{Epsilon: below(epsilon), Level: level, Prior: 1}.Release(counts, src)
 	shift(residuals, -quantileShift, weights)
 	return quantileShift

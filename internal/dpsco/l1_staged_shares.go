@@ -69,11 +69,11 @@ const (
 	enoughForOtherLevel    = 28
 )
 
-// shiftLevel returns the level that the stage quantileShift with that epsilon looks for among n rows: tau or, where few rows
+// attainableLevel returns the level that the stage quantileShift with that epsilon looks for among n rows: tau or, where few rows
 // lie beyond that quantile, a level nearer to the median; 0 if there are too few rows for that. The last fit goes the rest of the way.
 //
 // With weights it is tau or 0: light rows count for less, by a factor that is only estimated.
-func shiftLevel(tau, epsilon float64, n int, weighted bool) float64 {
+func attainableLevel(tau, epsilon float64, n int, weighted bool) float64 {
 	informed := epsilon * float64(n)
 	if min(tau, 1-tau)*informed >= enoughForQuantileShift {
 		return tau
@@ -121,7 +121,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	}
 	weighted := constant && !s.Intercept // a column represents the constant
 	p.quantileShift = part(.06)
-	level := shiftLevel(tau, p.quantileShift, s.N, weighted)
+	level := attainableLevel(tau, p.quantileShift, s.N, weighted)
 	if median || !constant || s.GroupCount == 0 && level == 0 {
 		p.quantileShift = 0
 	}

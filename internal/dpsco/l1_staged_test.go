@@ -126,7 +126,7 @@ func TestShiftLevel(t *testing.T) {
 		{.9, .1, 2001, false, .9}, {.1, .1, 2001, true, .1}, {.9, .1, 1000, false, .72}, {.1, .1, 1000, false, .28}, {.9, .1, 1000, true, 0},
 		{.6, .0625, 1000, false, .6}, {.9, .0625, 1000, false, 1 - .448}, {.9, .055, 1000, false, 0},
 	} {
-		if got := shiftLevel(c.tau, c.epsilon, c.n, c.weighted); math.Abs(got-c.want) > 1e-12 {
+		if got := attainableLevel(c.tau, c.epsilon, c.n, c.weighted); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -194,7 +194,7 @@ func reachHalf(t *testing.T, largest map[string]float64) {
 func placedMedians(t *testing.T, a L1, s Shape, epsilon float64) *Plan {
 	t.Helper()
 	a.Method = catalogue.MethodStaged
-	a.numbers, a.target = Scaled{X: repeat(1, s.Columns()), Y: 1}.numbers()
+	a.numericColumns, a.target = Scaled{X: repeat(1, s.Columns()), Y: 1}.numericColumns()
 	p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func placedMedians(t *testing.T, a L1, s Shape, epsilon float64) *Plan {
 // The same holds where columns are moved to where most rows lie.
 func TestReplaysOfPlacedMedians(t *testing.T) {
 	moved := replayMedians(t, 5, func(a L1, s Shape, epsilon float64) *Plan { return placedMedians(t, a, s, epsilon) }, func(*rand.Rand, Data, Data) {}, func(a L1, epsilon float64, x Data) bool {
-		a.numbers, a.target = Scaled{X: repeat(1, x.columns()), Y: 1}.numbers()
+		a.numericColumns, a.target = Scaled{X: repeat(1, x.columns()), Y: 1}.numericColumns()
 		return newStaged(a.withDefaults(x.Shape, epsilon), x.Shape, epsilon).place(cloned(x).one(), mechtest.Source(t, 1)) != nil
 	})
 	if moved < 40 {

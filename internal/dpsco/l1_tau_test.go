@@ -110,7 +110,7 @@ func TestQuantilesCoverTheirShareOfWeights(t *testing.T) {
 	}{{"gauss", .02}, {"skew", .025}, {"heavy", .03}} {
 		for k, weight := range weights {
 			x := drawLaw(law.name, 20_000, 4, 2)
-			x.Weight = of(x.X[0], weight)
+			x.Weight = mapSlice(x.X[0], weight)
 			for _, tau := range []float64{.1, .25, .75, .9} {
 				w := quantileFit(t, L1{Tau: tau, MaxWeight: 1}, x, 1, src)
 				below, all := 0.0, 0.0
@@ -152,7 +152,7 @@ func TestLowQuantilesOfLittleInformation(t *testing.T) {
 	for _, weighted := range []bool{false, true} {
 		x, a := drawLaw("skew", 20_000, 4, 2), L1{Tau: .1}
 		if weighted {
-			x.Weight, a.MaxWeight = of(x.Y, func(float64) float64 { return .25 + .75*r.Float64() }), 1
+			x.Weight, a.MaxWeight = mapSlice(x.Y, func(float64) float64 { return .25 + .75*r.Float64() }), 1
 		}
 		loss := func(w []float64) (sum float64) {
 			for i := range x.Y {

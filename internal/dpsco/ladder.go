@@ -38,15 +38,15 @@ func rowOfStatement(columns int) float64 {
 // limit. The first step leaves twice the time that one core takes for ordinary data, so that twice
 // as many jobs as cores can run at a time without missing it.
 func NewLadder(p *Plan, limit time.Duration) Ladder {
-	l := Ladder{First: min(limit, fixedTime+2*p.Takes())}
+	l := Ladder{First: min(limit, fixedTime+2*p.Duration())}
 	for l.Step(l.Last+1) <= limit {
 		l.Last++
 	}
 	return l
 }
 
-// Takes estimates the time for reading and fitting on one core, for ordinary data.
-func (p *Plan) Takes() time.Duration {
+// Duration estimates the time for reading and fitting on one core, for ordinary data.
+func (p *Plan) Duration() time.Duration {
 	const most = float64(math.MaxInt64 / 8)
 	if p.InDatabase {
 		rows := float64(p.shape.N) / float64(max(1, p.Nodes))
@@ -57,8 +57,8 @@ func (p *Plan) Takes() time.Duration {
 	return time.Duration(min(most, values*float64(timePerValue)+p.Seconds*float64(time.Second)))
 }
 
-// LeavesOut adds the time for reading the given number of rows, or persons, that a sample leaves out.
-func (p *Plan) LeavesOut(rows int64) {
+// AddUnsampledRows adds the time for reading the given number of rows, or persons, that a sample leaves out.
+func (p *Plan) AddUnsampledRows(rows int64) {
 	p.Seconds += float64(rows) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1) * timePerValue.Seconds()
 }
 

@@ -507,8 +507,8 @@ type leastIndex struct{ coarse, fine float64 }
 
 const coarseNoise = 0.012
 
-// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
-func (least leastIndex) heavy(of *magnitudes, why string) string {
+// refuses returns why if a tail is too heavy for an interval beside the noise that hides its rows, and otherwise nothing.
+func (least leastIndex) refuses(of *magnitudes, why string) string {
 	if seenAlone*of.sd <= coarseNoise*of.rows {
 		return heavy(of, least.fine, why)
 	}

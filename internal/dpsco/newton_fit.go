@@ -124,8 +124,8 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 		f.choose(t)
 		seen[g] = f.sumStep(t, a.parts[g])
 	}
-	scores := releaseSums(of(seen, func(s newtonSums) *mech.Sum { return s.score }), a.scoreContract(t), a.scoreNoise[t], src)
-	curvatures := releaseMoments(of(seen, func(s newtonSums) *mech.Moments { return s.curvature }), a.curvatureContract(), a.curvatureNoise[t], src)
+	scores := releaseSums(mapSlice(seen, func(s newtonSums) *mech.Sum { return s.score }), a.scoreContract(t), a.scoreNoise[t], src)
+	curvatures := releaseMoments(mapSlice(seen, func(s newtonSums) *mech.Moments { return s.curvature }), a.curvatureContract(), a.curvatureNoise[t], src)
 	for g, f := range a.fits {
 		f.read(t, scores[g], curvatures[g])
 	}
@@ -136,14 +136,14 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 		}
 		return
 	}
-	sizes := releaseCounts(of(seen, func(s newtonSums) *mech.Histogram { return s.sizes }), a.sizeNoise[t], src)
-	lengths := releaseCounts(of(seen, func(s newtonSums) *mech.Histogram { return s.lengths }), a.lengthNoise[t], src)
+	sizes := releaseCounts(mapSlice(seen, func(s newtonSums) *mech.Histogram { return s.sizes }), a.sizeNoise[t], src)
+	lengths := releaseCounts(mapSlice(seen, func(s newtonSums) *mech.Histogram { return s.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
 		most := longest(f.shape.D)
 		f.advance(f.magnitudes(sizes[g], a.sizeNoise[t], f.Curve.size(), most*10), f.magnitudes(lengths[g], a.lengthNoise[t], 1, most))
 	}
 	if a.huber() {
-		residuals := releaseCounts(of(seen, func(s newtonSums) *mech.Histogram { return s.residuals }), a.residualNoise[t], src)
+		residuals := releaseCounts(mapSlice(seen, func(s newtonSums) *mech.Histogram { return s.residuals }), a.residualNoise[t], src)
 		for g, f := range a.fits {
 			f.narrow(t+1, readMagnitudes(residuals[g], a.residualNoise[t].NoiseMultiplier*math.Sqrt2, f.delta, math.Inf(1), f.n).run())
 		}
@@ -162,7 +162,7 @@ func (a *newtonParts) releaseMeats(seen []newtonSums, src *mech.Source) {
 	if !a.Intervals {
 		return
 	}
-	meats := releaseMoments(of(seen, func(s newtonSums) *mech.Moments { return s.meat }), a.curvatureContract(), a.meatNoise, src)
+	meats := releaseMoments(mapSlice(seen, func(s newtonSums) *mech.Moments { return s.meat }), a.curvatureContract(), a.meatNoise, src)
 	for g, f := range a.fits {
 		f.meat = mat.NewSymDense(f.shape.D, meats[g])
 		f.meat.ScaleSym(f.perRow*square(f.limit), f.meat)

@@ -10,7 +10,7 @@ import (
 // fields maps the option names of a model to the fields of an algorithm. Package catalogue defines
 // the permitted values.
 type fields[A any] struct {
-	numbers map[string]func(*A) *float64
+	floats  map[string]func(*A) *float64
 	choices map[string]func(*A) *string
 	groups  map[string]func(*A) *[][]int
 }
@@ -20,8 +20,8 @@ type fields[A any] struct {
 func (f fields[A]) set(a *A, given map[string]any, features []string) error {
 	for name, value := range given {
 		switch {
-		case f.numbers[name] != nil:
-			*f.numbers[name](a) = value.(float64)
+		case f.floats[name] != nil:
+			*f.floats[name](a) = value.(float64)
 		case f.choices[name] != nil:
 			*f.choices[name](a) = value.(string)
 		case f.groups[name] != nil:
@@ -40,7 +40,7 @@ func (f fields[A]) set(a *A, given map[string]any, features []string) error {
 // check validates the options that a struct literal sets; zero means the default.
 func (f fields[A]) check(a A, options []catalogue.Option) error {
 	for _, o := range options {
-		if place := f.numbers[o.Name]; place != nil && *place(&a) != 0 {
+		if place := f.floats[o.Name]; place != nil && *place(&a) != 0 {
 			if err := o.CheckNumber(*place(&a)); err != nil {
 				return err
 			}

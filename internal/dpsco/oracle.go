@@ -98,7 +98,7 @@ type gradients struct {
 
 func (g gradients) rows() mean.Rows {
 	return mean.Rows{N: g.data.N, D: g.data.D, Range: func(visitor func() func(mean.Block)) {
-		g.data.each(func() func(first int, b Data) {
+		g.data.pass(func() func(first int, b Data) {
 			visit := visitor()
 			if g.data.First != nil {
 				return g.averaged(visit)
@@ -152,7 +152,7 @@ func (g gradients) derivatives(c, away []float64, first int, b Data) {
 // times the root of the row's own weight.
 func leverage(x Data, limit float64) []float64 {
 	x = x.flat()
-	weights := x.numbers(x.N)
+	weights := x.newColumn(x.N)
 	x.blocks(func() func(first int, b Data) {
 		return func(first int, b Data) {
 			square := weights[first : first+b.N]

@@ -146,9 +146,9 @@ func (p *problem) weighedDescent() Descent {
 	return Descent{Loss: p.Loss, Psi: p.bounded(), Mean: p.clip(), Solver: p.accmd(), Leverage: longest}
 }
 
-// taken returns the name of auto's choice: that of a method, or a description if it is no method of its own.
-func taken(f fit) string {
-	inner, _ := onColumns(f, 0)
+// chosenName returns the name of auto's choice: that of a method, or a description if it is no method of its own.
+func chosenName(f fit) string {
+	inner, _ := withoutStandardising(f, 0)
 	switch f := inner.(type) {
 	case JointMoments:
 		return catalogue.MethodJointMoments

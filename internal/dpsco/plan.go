@@ -30,7 +30,7 @@ type Plan struct {
 
 	Sums       bool // Run accepts Data.Pushdown: a database can compute all sums that it needs
 	TooWide    bool // Sums is false only because a statement would return more than sqlsum.MostColumns columns
-	InDatabase bool // set after planning: a database makes the passes, which Takes allows for
+	InDatabase bool // set after planning: a database makes the passes, which Duration allows for
 	Nodes      int  // set with InDatabase: number of database nodes that share the rows; 0 counts as 1
 
 	shape Shape
@@ -70,7 +70,7 @@ func (p *Plan) severalRows(most int) error {
 	return nil
 }
 
-// Run releases the D coefficients and estimates of their errors, once. The only errors are ErrSpent,
+// Run releases the D coefficients and estimates of their errors, once. The only errors are ErrAlreadyRun,
 // that of the context, and those of passes of Data.Pushdown: Run never fails because of the data or
 // the noise.
 func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
@@ -81,7 +81,7 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 		panic("dpsco: weights that the plan does not know, or none where it expects them")
 	}
 	if p.spent.Swap(true) {
-		return Result{}, ErrSpent
+		return Result{}, ErrAlreadyRun
 	}
 	r, err := p.run(ctx, x, src)
 	if x.Pushdown != nil && x.Pushdown.err != nil {

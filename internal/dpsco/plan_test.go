@@ -53,7 +53,7 @@ func TestAPlanRunsOnce(t *testing.T) {
 	if _, err := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))); err != nil {
 		t.Fatal(err)
 	}
-	if w, err := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 2))); !errors.Is(err, ErrSpent) || w != nil {
+	if w, err := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 2))); !errors.Is(err, ErrAlreadyRun) || w != nil {
 		t.Errorf("a second run: %v, %v", w, err)
 	}
 }

@@ -57,16 +57,16 @@ type Regression struct {
 	Levels        []LevelColumns // columns of categories, among the stored ones
 	Sources       int            // columns of the table that a row is made from, with the constant; 0: one a coefficient
 
-	numbers  []numeric // stored columns that are neither flags nor levels
-	target   numeric
-	unknown  bool    // no column of the request has a scale
-	exposure float64 // of counts without an intercept: a typical exposure in scaled units; 0: 1
+	numericColumns []numeric // stored columns that are neither flags nor levels
+	target         numeric
+	unknown        bool    // no column of the request has a scale
+	exposure       float64 // of counts without an intercept: a typical exposure in scaled units; 0: 1
 }
 
-// withPublicFacts implements factual.
+// withPublicFacts implements publicFactsUser.
 func (a Regression) withPublicFacts(s Scaled) Algorithm {
 	a.Sources, a.Levels = s.Sources, s.Levels
-	a.numbers, a.target = s.numbers()
+	a.numericColumns, a.target = s.numericColumns()
 	a.unknown = s.NoScales
 	if s.Counts {
 		a.exposure = math.Exp(-s.constant())
@@ -90,7 +90,7 @@ var regressionFields = fields[Regression]{
 	groups: map[string]func(*Regression) *[][]int{
 		"groups": func(a *Regression) *[][]int { return &a.Groups },
 	},
-	numbers: map[string]func(*Regression) *float64{
+	floats: map[string]func(*Regression) *float64{
 		"lambda":         func(a *Regression) *float64 { return &a.Lambda },
 		"l1_ratio":       func(a *Regression) *float64 { return &a.L1Ratio },
 		"radius":         func(a *Regression) *float64 { return &a.Radius },
@@ -248,7 +248,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 		return nil, nil, err
 	}
 	if p.Method == catalogue.MethodAuto {
-		fixed.chosenMethod = taken(f)
+		fixed.chosenMethod = chosenName(f)
 	}
 	fixed.finds = findsOf(f)
 	g, err := f.at(p.Shape, z)

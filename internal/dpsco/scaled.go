@@ -43,15 +43,15 @@ type Scaled struct {
 	CentreOffset float64 // public, as CentreX
 }
 
-// factual is an algorithm whose plan also depends on whether any scale is registered, on the memory
+// publicFactsUser is an algorithm whose plan also depends on whether any scale is registered, on the memory
 // that it may use, or on the number of columns that features are made from.
-type factual interface {
+type publicFactsUser interface {
 	withPublicFacts(Scaled) Algorithm
 }
 
 // Inner returns Algorithm with the public facts that its plan depends on filled in.
 func (a Scaled) Inner() Algorithm {
-	if f, ok := a.Algorithm.(factual); ok {
+	if f, ok := a.Algorithm.(publicFactsUser); ok {
 		return f.withPublicFacts(a)
 	}
 	return a.Algorithm
@@ -126,8 +126,8 @@ func (a Scaled) centres() []float64 {
 	return a.CentreX
 }
 
-// numbers returns the stored columns that are neither flags nor levels, and the target.
-func (a Scaled) numbers() (columns []numeric, y numeric) {
+// numericColumns returns the stored columns that are neither flags nor levels, and the target.
+func (a Scaled) numericColumns() (columns []numeric, y numeric) {
 	for j, scale := range a.X {
 		if !slices.Contains(a.Flags, j) {
 			columns = append(columns, numeric{column: j, zero: -a.centres()[j] / scale, unscaled: slices.Contains(a.UnscaledX, j)})

@@ -365,7 +365,7 @@ func TestWhichScalesAreFound(t *testing.T) {
 		}
 		facts := withoutScales(c.a, shape)
 		var got scaleSearch
-		switch a := c.a.(factual).withPublicFacts(facts).(type) {
+		switch a := c.a.(publicFactsUser).withPublicFacts(facts).(type) {
 		case L1:
 			got = newStaged(a.withDefaults(shape, 1), shape, 1).scales
 		case Regression:

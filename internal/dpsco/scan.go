@@ -19,7 +19,7 @@ func (x Data) scan(p *mat.Dense, w []float64, visitor func() func(first int, r *
 			byColumn[j] = append(byColumn[j], p.At(i, j))
 		}
 	}
-	x.each(func() func(int, Data) {
+	x.pass(func() func(int, Data) {
 		rows, visit := newRowBlock(x.D), visitor()
 		return func(first int, b Data) {
 			rows.load(b, byColumn, w)
@@ -81,8 +81,8 @@ func magnitudeCounts(n int) *merging[*mech.Histogram] {
 	return &merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, n, 1)}
 }
 
-// of returns a field of every part.
-func of[S, T any](parts []S, field func(S) T) []T {
+// mapSlice returns a field of every part.
+func mapSlice[S, T any](parts []S, field func(S) T) []T {
 	fields := make([]T, len(parts))
 	for g, part := range parts {
 		fields[g] = field(part)
@@ -94,7 +94,7 @@ func of[S, T any](parts []S, field func(S) T) []T {
 // all rows.
 func releaseSums(parts []*mech.Sum, c mech.Contract, noise mech.Gaussian, src *mech.Source) [][]float64 {
 	all := make([]float64, c.D*len(parts))
-	noise.Release(all, mech.Disjoint(of(parts, (*mech.Sum).Bounded)), src)
+	noise.Release(all, mech.Disjoint(mapSlice(parts, (*mech.Sum).Bounded)), src)
 	return slices.Collect(slices.Chunk(all, c.D))
 }
 
@@ -108,7 +108,7 @@ func releaseMoments(parts []*mech.Moments, c mech.MomentContract, noise mech.Gau
 // releaseCounts releases histograms of magnitudes in the same way, as counts.
 func releaseCounts(parts []*mech.Histogram, noise mech.Gaussian, src *mech.Source) [][]float64 {
 	all := make([]float64, magnitudeBins*len(parts))
-	noise.Release(all, mech.Disjoint(of(parts, (*mech.Histogram).Bounded)), src)
+	noise.Release(all, mech.Disjoint(mapSlice(parts, (*mech.Histogram).Bounded)), src)
 	return slices.Collect(slices.Chunk(all, magnitudeBins))
 }
 

@@ -84,9 +84,9 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 	if err := a.check(s, b, accountant); err != nil {
 		return nil, err
 	}
-	plan := a.concentrated
+	plan := a.gaussianNoise
 	if b.Delta == 0 {
-		plan = a.pureNoise
+		plan = a.laplaceNoise
 	}
 	g, event, err := plan(s, b, accountant)
 	if err == nil {
@@ -133,8 +133,8 @@ func withScales(shares map[string]float64, own float64) map[string]float64 {
 	return all
 }
 
-// concentrated uses normal noise, calibrated by the accountant.
-func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
+// gaussianNoise uses normal noise, calibrated by the accountant.
+func (a Score) gaussianNoise(s Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
 	shares := scoreShares
 	switch {
 	case a.Labels:
@@ -160,8 +160,8 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 	return g, g.event(), nil
 }
 
-// pureNoise uses Laplace noise. The event is that of all releases together.
-func (a Score) pureNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
+// laplaceNoise uses Laplace noise. The event is that of all releases together.
+func (a Score) laplaceNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
 	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]mechanism{}}
 	shares := pureScoreShares
 	if !a.Labels && !a.Counts {

@@ -25,7 +25,7 @@ func unitDeviance(y, mean float64) float64 {
 // record of several rows is represented by its first row, which was drawn at random.
 func (g *scoring) newCountedRows(x Data) scoredRows {
 	x = x.one()
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: [][]float64{x.numbers(x.N), x.numbers(x.N)}, Y: x.Y, Weight: x.Weight}}
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: [][]float64{x.newColumn(x.N), x.newColumn(x.N)}, Y: x.Y, Weight: x.Weight}}
 	usable := func(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
 	x.blocks(func() func(int, Data) {
 		return func(first int, b Data) {
@@ -77,7 +77,7 @@ func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, doubt float64) {
 	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
 	longest := mostExposures * g.Exposure
-	rows.each(func() func(int, Data) {
+	rows.pass(func() func(int, Data) {
 		s, v, exposures, ones := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {

@@ -159,10 +159,10 @@ func (m *scoreMeans) doubtWeights() {
 
 // form is a linear combination of the means: one times the share of usable rows, or the mean weight, and
 // columns in the units of their clipping thresholds.
-func (m *scoreMeans) form(one float64, numbers ...float64) []float64 {
+func (m *scoreMeans) form(one float64, values ...float64) []float64 {
 	x := make([]float64, len(m.first))
 	x[0] = one
-	for j, v := range numbers {
+	for j, v := range values {
 		x[1+j] = v / m.weight
 	}
 	if m.weighted {
@@ -323,7 +323,7 @@ func (m *measured) meanSize(name string) Metric {
 		least = leastIndex{}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(0, m.cut), below: m.one(), why: least.heavy(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
+		name: name, above: m.number(0, m.cut), below: m.one(), why: least.refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
 		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
 	})
 }
@@ -343,7 +343,7 @@ func (m *measured) rootMeanSquare() Metric {
 		return Metric{Name: name, WhyNull: why}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.heavy(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize,
+		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize,
 		off: func(float64) float64 { return m.squaresOff() }, to: func(q float64) float64 { return math.Sqrt(atLeastZero(q)) },
 	})
 }
@@ -364,9 +364,9 @@ func (m *measured) rSquared() Metric {
 	case !m.deviations.seen:
 		return Metric{Name: name, WhyNull: whyNoSpread}
 	}
-	why := ratioIndex.heavy(m.sizes, whyHeavyTail)
+	why := ratioIndex.refuses(m.sizes, whyHeavyTail)
 	if why == "" {
-		why = ratioIndex.heavy(m.deviations, whyHeavyY)
+		why = ratioIndex.refuses(m.deviations, whyHeavyY)
 	}
 	squares := m.number(1, square(m.squareCut))
 	return m.metric(quotient{

@@ -17,7 +17,7 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 	if g.Counts {
 		return g.newCountedRows(x)
 	}
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: [][]float64{x.numbers(len(x.Y))}, Y: x.Y, First: x.First, MaxRows: x.MaxRows, Weight: x.Weight}}
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: [][]float64{x.newColumn(len(x.Y))}, Y: x.Y, First: x.First, MaxRows: x.MaxRows, Weight: x.Weight}}
 	if g.Labels {
 		labelTargets(x.Y, g.Negative, g.Positive)
 	}
@@ -181,7 +181,7 @@ func (m *measured) mayHide(h *magnitudes, rare bool) {
 // histogram releases the magnitudes of a number of every row, in half octaves of unit.
 func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitudes {
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, rows.N, 1)}
-	rows.one().each(func() func(int, Data) {
+	rows.one().pass(func() func(int, Data) {
 		h, v, bins := counts.fork(), make([]float64, blockRows), make([]int32, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
@@ -198,7 +198,7 @@ func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mec
 // mean releases the mean of clipped targets.
 func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
-	rows.each(func() func(int, Data) {
+	rows.pass(func() func(int, Data) {
 		s, v, ones, starts := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
@@ -281,7 +281,7 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 	contract, k, weight := m.momentContract(), m.columns(), m.weight()
 	total := merging[*mech.Moments]{total: mech.NewMoments(contract)}
 	half := contract.Step() / 2
-	rows.each(func() func(int, Data) {
+	rows.pass(func() func(int, Data) {
 		part, block, starts := total.fork(), columns(k+1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			m.numbers(block[1:], block[0], b)
@@ -305,7 +305,7 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	k := m.columns()
 	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}
-	rows.each(func() func(int, Data) {
+	rows.pass(func() func(int, Data) {
 		part, block, units, starts := total.fork(), columns(1+2*k, blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			ones := block[0]

@@ -226,7 +226,7 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 		}
 	}
 	for _, epsilon := range []float64{0.1, 0.7, 1, 1.1, 3.3} { // of most of which .75 is no float64
-		g, _, err := scores()["labels"].pureNoise(Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
+		g, _, err := scores()["labels"].laplaceNoise(Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -607,10 +607,10 @@ func TestHeavyTailsOfScores(t *testing.T) {
 			counts[k] = left * 0.3 / 1.3
 		}
 		seen := readMagnitudes(counts, sd, 1, math.Inf(1), rows).run()
-		if got := sizeIndex.heavy(seen, whyHeavyTail); got != want {
+		if got := sizeIndex.refuses(seen, whyHeavyTail); got != want {
 			t.Errorf("noise of %v rows: %q, want %q", sd, got, want)
 		}
-		if got := squareIndex.heavy(seen, whyHeavyTail); got != whyHeavyTail {
+		if got := squareIndex.refuses(seen, whyHeavyTail); got != whyHeavyTail {
 			t.Errorf("noise of %v rows: the mean of squares has an interval", sd)
 		}
 	}

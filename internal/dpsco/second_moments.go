@@ -100,7 +100,7 @@ func checkMoments(s Shape, b privacy.Budget) error {
 // releaseRows releases the second moments of rows (1, x, y).
 func releaseRows(x Data, c mech.MomentContract, noise mech.Gaussian, src *mech.Source) *Moments {
 	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
-	x.each(func() func(int, Data) {
+	x.pass(func() func(int, Data) {
 		part := total.fork()
 		var starts []int
 		return func(_ int, b Data) {

@@ -34,7 +34,7 @@ type centreSearch struct {
 
 // numeric is a column of numbers: not a flag, level or label. All of it is public.
 type numeric struct {
-	column   int     // of X; target: of Y
+	column   int     // of X; targetColumn: of Y
 	unit     bool    // the scale remains as it is, unless it is to be found
 	zero     float64 // the value 0 of the table, in scaled units
 	unscaled bool    // no scale is registered: it counts as 1
@@ -124,7 +124,7 @@ func (p *problem) movable(f fit) centreSearch {
 		}
 		return centreOfTarget(y, math.Sqrt(1/p.rho)/float64(p.N))
 	}
-	columns := slices.Clone(p.numbers)
+	columns := slices.Clone(p.numericColumns)
 	if targetMoves && len(columns) > 0 {
 		columns = append(columns, y)
 	}
@@ -147,7 +147,7 @@ func centreOfTarget(y numeric, noise float64) centreSearch {
 // seeks returns the search for the scales of columns that have none, but for that of a target whose unit an option
 // speaks of.
 func (p *problem) seeks() scaleSearch {
-	columns := slices.Clone(p.numbers)
+	columns := slices.Clone(p.numericColumns)
 	if p.Offset == "" && !p.scaleAsked && !p.deltaAsked && !p.Labels && !p.counts() {
 		columns = append(columns, p.target)
 	}
@@ -173,9 +173,9 @@ func findsOf(f fit) finds {
 	return finds{len(s.Scales.Columns) > 0, slices.ContainsFunc(s.Centres.Columns, func(c numeric) bool { return c.zero == 0 })}
 }
 
-// onColumns returns the fit that a fit makes on its columns, and the noise multiplier that it has there. That of a
+// withoutStandardising returns the fit that a fit makes on its columns, and the noise multiplier that it has there. That of a
 // descent is the noise of one of its estimates, to which what histograms cost is added.
-func onColumns(f fit, z float64) (fit, float64) {
+func withoutStandardising(f fit, z float64) (fit, float64) {
 	s, ok := f.(standardised)
 	if !ok {
 		return f, z
@@ -198,7 +198,7 @@ func (a standardised) share() (all float64) {
 }
 
 func (a standardised) at(s Shape, z float64) (*stage, error) {
-	f, left := onColumns(a, z)
+	f, left := withoutStandardising(a, z)
 	inner, err := f.at(s, left)
 	if err != nil {
 		return nil, err
@@ -337,7 +337,7 @@ func placement(x Data, columns []numeric, position, detail mechanism, src *mech.
 			}
 		}
 	}
-	if near == nil || detail != nil && !moved.refine(x, near, detail, src) {
+	if near == nil || detail != nil && !moved.refinePositions(x, near, detail, src) {
 		return nil
 	}
 	for _, c := range near {
@@ -348,9 +348,9 @@ func placement(x Data, columns []numeric, position, detail mechanism, src *mech.
 	return &moved
 }
 
-// refine releases the second histogram and moves columns to where it shows their values, or back where these do not lie
+// refinePositions releases the second histogram and moves columns to where it shows their values, or back where these do not lie
 // together. It reports whether a column is still moved.
-func (a *Scaled) refine(x Data, near []numeric, detail mechanism, src *mech.Source) (some bool) {
+func (a *Scaled) refinePositions(x Data, near []numeric, detail mechanism, src *mech.Source) (some bool) {
 	for k, counts := range countColumns(x, detailBins, near, a, detail, src) {
 		centre, scale := a.of(near[k])
 		if !counts.together() {
@@ -401,7 +401,7 @@ func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise m
 	if x.Pushdown != nil {
 		seen.total = x.Pushdown.queryPositions(x.N, bins, of, centres)
 	} else {
-		x.each(func() func(int, Data) {
+		x.pass(func() func(int, Data) {
 			h, rows, ones, starts := seen.fork(), columns(len(of), blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
 			return func(_ int, b Data) {
 				starts = b.starts(starts)

@@ -457,8 +457,8 @@ func TestStatementsOfPositionsAreForeseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.InDatabase = true
-	if took := time.Duration(float64(made) * secondsPerStatement * float64(time.Second)); made <= p.Passes || p.Takes() < took {
-		t.Errorf("%d statements where %d passes are foretold; the ladder is for %v", made, p.Passes, p.Takes())
+	if took := time.Duration(float64(made) * secondsPerStatement * float64(time.Second)); made <= p.Passes || p.Duration() < took {
+		t.Errorf("%d statements where %d passes are foretold; the ladder is for %v", made, p.Passes, p.Duration())
 	}
 }
 

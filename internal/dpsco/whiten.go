@@ -67,7 +67,7 @@ func sumMoments(x Data, c mech.MomentContract) *mech.Moments {
 	}
 	total := mech.NewMoments(c)
 	var parts []*mech.Moments
-	x.each(func() func(int, Data) {
+	x.pass(func() func(int, Data) {
 		part := total.Fork()
 		parts = append(parts, part)
 		starts, weighing := make([]int, 0, blockRows), new(weighing)
@@ -208,7 +208,7 @@ func (x Data) times(p mat.Matrix) Data {
 		return x
 	}
 	if x.Intercept {
-		x.X, x.Intercept = append([][]float64{x.numbers(len(x.Y))}, x.X...), false
+		x.X, x.Intercept = append([][]float64{x.newColumn(len(x.Y))}, x.X...), false
 		shiftBy(x.X[0], -1)
 	}
 	x.flat().blocks(func() func(int, Data) {

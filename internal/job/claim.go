@@ -293,7 +293,7 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	c.nameLabels(plan)
 	if sample, ok := c.Request.Options[catalogue.SampleRows]; ok {
 		plan.Parameters[catalogue.SampleRows] = sample
-		plan.LeavesOut(c.leftOut)
+		plan.AddUnsampledRows(c.leftOut)
 	}
 	return plan, nil
 }

@@ -352,8 +352,8 @@ func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsc
 	for j, term := range c.terms() {
 		e.add("noise_at_scales:"+term, strconv.FormatFloat(at.Deviation[j], 'g', 3, 64))
 	}
-	if at.Short > smallNoise {
-		e.add("way_left", fmt.Sprintf("%.0f%% of the way to the answer: because of so much noise the method takes steps so few or small", 100*at.Short))
+	if at.Shrinkage > smallNoise {
+		e.add("way_left", fmt.Sprintf("%.0f%% of the way to the answer: because of so much noise the method takes steps so few or small", 100*at.Shrinkage))
 	}
 	rows := "none: no number of rows does; ask for more eps, fewer features or another method"
 	if needed := dpsco.RowsFor(smallNoise, algorithm.Inner(), shape, budget, accountant); needed > 0 {

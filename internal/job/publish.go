@@ -44,10 +44,10 @@ func (s *Sidecar) ladder(p *dpsco.Plan) dpsco.Ladder { return dpsco.NewLadder(p,
 
 // checkTime refuses a plan that is expected to exceed the time limit of jobs.
 func (s *Sidecar) checkTime(p *dpsco.Plan) error {
-	if p.Takes() <= s.config.JobTime {
+	if p.Duration() <= s.config.JobTime {
 		return nil
 	}
-	return &failure{"DP005", fmt.Sprintf("reading and fitting would take about %v, a job may take %v", p.Takes().Round(time.Second), s.config.JobTime),
+	return &failure{"DP005", fmt.Sprintf("reading and fitting would take about %v, a job may take %v", p.Duration().Round(time.Second), s.config.JobTime),
 		"Ask for fewer features, fewer steps or another method, or let an operator raise job-time. " + nothingSpent}
 }
 

@@ -20,8 +20,8 @@ func TestASampleIsReadWithAllRows(t *testing.T) {
 		if (err == nil) != fits {
 			t.Errorf("%d rows: %v", rows, err)
 		}
-		if least := time.Duration(rows) * 2 * 50 * time.Nanosecond; plan.Takes() < least {
-			t.Errorf("%d rows take %v, reading alone %v", rows, plan.Takes(), least)
+		if least := time.Duration(rows) * 2 * 50 * time.Nanosecond; plan.Duration() < least {
+			t.Errorf("%d rows take %v, reading alone %v", rows, plan.Duration(), least)
 		}
 	}
 }

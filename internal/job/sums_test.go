@@ -333,7 +333,7 @@ func BenchmarkPassInDatabase(b *testing.B) {
 		took := t.processorTime(b) - before
 		t.plan.InDatabase = true
 		b.ReportMetric(float64(took)/float64(*passRows)/float64(count), "ns/row/pass")
-		b.ReportMetric(float64(took)/float64(t.plan.Takes()), "of-planned")
+		b.ReportMetric(float64(took)/float64(t.plan.Duration()), "of-planned")
 		b.ReportMetric(float64(longest), "bytes")
 	}
 }

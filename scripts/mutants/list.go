@@ -9,7 +9,7 @@ var mutants = []mutant{
 	{"the exponential mechanism runs at twice the epsilon charged", "internal/dpsco/l1.go",
 		`expmech.Params{Epsilon: below(epsilon)`, `expmech.Params{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
 	{"the leverage limit follows the mean row length", "internal/dpsco/oracle.go",
-		"	weights := x.numbers(x.N)\n", "	weights := x.numbers(x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
+		"	weights := x.newColumn(x.N)\n", "	weights := x.newColumn(x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
 		[]tests{{"./internal/dpsco", "TestReplaysOfLognormalTables"}}},
 	{"each batch is used twice", "internal/dpsco/oracle.go",
 		"		x, weights = o.sample(u.Batch)\n", "		if o.batch.N == 0 || o.left[q.Use]%2 == 1 {\n			o.sample(u.Batch)\n		}\n		x, weights = o.batch, nil\n",
@@ -514,7 +514,7 @@ var mutants = []mutant{
 	{"score: squares of the heaviest tails have intervals", "internal/dpsco/score_metrics.go",
 		"fine: 2}", "fine: 0}", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
 	{"joint: a direction that few rows tell about has intervals", "internal/dpsco/joint_intervals.go",
-		"return max(f.floored, f.short)", "return f.floored", []tests{{"./internal/dpsco", "TestARareFlagWithALargeEffect"}}},
+		"return max(f.floored, f.shortenedCount)", "return f.floored", []tests{{"./internal/dpsco", "TestARareFlagWithALargeEffect"}}},
 	{"newton: counts beside zeros are as large as their scale", "internal/dpsco/newton_poisson.go",
 		"mean < s.noise() || over <= 0", "mean < s.noise() || over < 1e9", []tests{{"./internal/dpsco", "TestCountsBesideZeros"}}},
 	{"newton: weights of counts go by scores", "internal/dpsco/newton_counts.go",
@@ -895,10 +895,10 @@ var mutants = []mutant{
 		ranks, three := mech.NewRanks(c), make([]float64, len(percents))
 `, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"bins about the quartiles lie where the values are", "internal/dpsco/describe_figures.go",
-		`		at[k] = g.placeOf(g.numbers[k], q)
-`, `		at[k] = g.placeOf(g.numbers[k], q)
+		`		at[k] = g.placeOf(g.numericColumns[k], q)
+`, `		at[k] = g.placeOf(g.numericColumns[k], q)
 		usable := 0
-		for _, v := range x.X[g.numbers[k]] {
+		for _, v := range x.X[g.numericColumns[k]] {
 			if isFinite(v) {
 				usable++
 			}
@@ -917,7 +917,7 @@ var mutants = []mutant{
 	{"values are cut where the data end", "internal/dpsco/describe_figures.go",
 		`		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
 `, `		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
-		for _, v := range x.X[g.numbers[k]] {
+		for _, v := range x.X[g.numericColumns[k]] {
 			if size := math.Abs(v - at[k].median()); size < 1e6 {
 				cuts[k].cut = max(cuts[k].cut, size)
 			}
