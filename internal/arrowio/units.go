@@ -39,8 +39,8 @@ func (u Unit) needed(req Request) (columns []int) {
 	return columns
 }
 
-// MostRows is the largest number of rows, of all persons together, that a pull may keep.
-const MostRows = math.MaxInt32
+// MaxRows is the largest number of rows, of all persons together, that a pull may keep.
+const MaxRows = math.MaxInt32
 
 // keyTypes are the supported types of unit columns: values are equal if and only if their bytes are equal.
 // Text is compared by its bytes under a deterministic collation, which registration checks; trailing blanks

@@ -71,14 +71,14 @@ func meanRow(x Data, e mean.Estimator, src *mech.Source) []float64 {
 func newCentring(row []float64) *mat.Dense {
 	p := identity(len(row))
 	for j := 1; j < len(row); j++ {
-		p.Set(j, 0, -row[j]/clampBetween(row[0], leastConstantMean, 1))
+		p.Set(j, 0, -row[j]/clampBetween(row[0], minConstantMean, 1))
 	}
 	return p
 }
 
-// leastConstantMean is the smallest divisor in newCentring, where the mean of the constant may be
+// minConstantMean is the smallest divisor in newCentring, where the mean of the constant may be
 // mostly noise.
-const leastConstantMean = 0.1
+const minConstantMean = 0.1
 
 // rowItself is a loss whose derivative is 1, so that the gradient of a row is the row itself.
 type rowItself struct{ loss.Squared }

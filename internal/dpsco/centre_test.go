@@ -17,11 +17,11 @@ func TestReplaysOfCentredDescents(t *testing.T) {
 	largest := 0.0
 	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{}} {
 		for k := range 12 {
-			r, s := rand.New(rand.NewPCG(6, uint64(k))), Shape{N: 23, D: fewestCentred + k%2, Intercept: true}
+			r, s := rand.New(rand.NewPCG(6, uint64(k))), Shape{N: 23, D: minCentred + k%2, Intercept: true}
 			scaled := Scaled{Algorithm: Regression{Loss: l, Whitening: catalogue.WhiteningOff, Steps: 6, Radius: 2}, X: repeat(0.5, s.Columns()), Y: 3}
 			x, y := neighbours(r, s, false)
 			if k%3 == 0 {
-				scaled.MaxRows = mostFellows
+				scaled.MaxRows = maxFellows
 				x, y = recordNeighbours(r, s, false)
 			}
 			name := fmt.Sprintf("%T, pair %d", l, k)
@@ -51,7 +51,7 @@ func TestCentredPushdownGivesTheSame(t *testing.T) {
 	for _, model := range []string{"linear", "huber"} {
 		for k := range 4 {
 			x := weightedLaw(model, 3000, uint64(k))
-			x.D, x.X = fewestCentred, append(x.X, make([]float64, x.N))
+			x.D, x.X = minCentred, append(x.X, make([]float64, x.N))
 			for i := range x.X[2] {
 				x.X[2][i] = 2 + math.Abs(x.X[0][i])
 				if i%7 == 0 { // unusable rows, and far ones
@@ -78,7 +78,7 @@ func TestCentredPushdownGivesTheSame(t *testing.T) {
 // Where features lie is nothing to a centred descent with little noise: the fit is that of centred ones, but for the intercept.
 func TestCentredDescentsTakeOutMeans(t *testing.T) {
 	fit := func(centre float64) []float64 {
-		x := drawLaw("gauss", 20_000, fewestCentred, 1)
+		x := drawLaw("gauss", 20_000, minCentred, 1)
 		for _, column := range x.X {
 			shiftBy(column, -centre)
 		}

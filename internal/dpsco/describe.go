@@ -243,7 +243,7 @@ const fractionDigits = 7
 func (g *describing) rankContract(column int) mech.RankContract {
 	c := mech.RankContract{N: g.shape.N, Digits: fractionDigits}
 	if g.columns[column].Whole {
-		c.Digits = mech.MostDigits
+		c.Digits = mech.MaxDigits
 	}
 	return c
 }

@@ -125,7 +125,7 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 		return Figure{WhyNull: whyBeyond}
 	case !sizes.seen:
 		return Figure{WhyNull: whyHidden}
-	case sizes.top <= leastEdge: // values other than the median are hidden, and the cut is far below the quartiles
+	case sizes.top <= minEdge: // values other than the median are hidden, and the cut is far below the quartiles
 		if at.quartiles[0] == at.quartiles[2] {
 			return Figure{WhyNull: whyFewDiffer}
 		}

@@ -80,10 +80,10 @@ const (
 	fineRatio = 2 // of the distances of two fine cuts next to each other from their quartile
 )
 
-// leastDistance is magnitudeEdges[leastEdge]: below it no edges are cuts.
+// minDistance is magnitudeEdges[minEdge]: below it no edges are cuts.
 const (
-	leastEdge     = 10
-	leastDistance = 0.125
+	minEdge     = 10
+	minDistance = 0.125
 )
 
 // place locates the values of a column. Its cuts are a public function of the released quartiles.
@@ -133,7 +133,7 @@ func (p place) ends(bin int) (low, high float64) {
 // sizeBin returns the number of the magnitude bin for the distances from the median of a stretch.
 func (p place) sizeBin(low, high float64) int {
 	size := math.Abs(p.distance((low + high) / 2))
-	if size < leastDistance {
+	if size < minDistance {
 		return 0
 	}
 	return sizeBin(size)
@@ -181,7 +181,7 @@ func (g *describing) placeOf(column int, q []float64) place {
 	if p.unit == 0 {
 		p.unit = g.columns[column].Scale
 	}
-	for _, edge := range magnitudeEdges[leastEdge:] {
+	for _, edge := range magnitudeEdges[minEdge:] {
 		p.cuts = append(p.cuts, p.median()-p.unit*edge, p.median()+p.unit*edge)
 	}
 	slices.Sort(p.cuts)

@@ -31,11 +31,11 @@ var errWeightsOfGroups = fmt.Errorf("%w: fits by groups take no weights; leave t
 // groupShare is the share of the zCDP budget that the release of the group sizes takes.
 const groupShare = 0.03
 
-// A group's size is taken to be at least leastGroupDeviations standard deviations of its noise and
-// at least leastShare of the mean group size: a lower size would multiply noise without bound.
+// A group's size is taken to be at least minGroupDeviations standard deviations of its noise and
+// at least minShare of the mean group size: a lower size would multiply noise without bound.
 const (
-	leastGroupDeviations = 3
-	leastShare           = 0.05
+	minGroupDeviations = 3
+	minShare           = 0.05
 )
 
 // checkGroups returns an error if groups are requested and the fit does not support them.
@@ -111,7 +111,7 @@ func (x Data) groupSizes(noise mechanism, src *mech.Source) (shares []float64, s
 	released, deviation := releaseGroupSizes(x, noise, src), countStdDev(noise, 1, laplaceTailOfMagnitudes)
 	for g, rows := range sizesToUse(released, x.N, deviation) {
 		shares = append(shares, clampBetween(released[g]/float64(x.N), 0, 1))
-		sizes = append(sizes, groupSize{rows, clampBetween(released[g]-sizeDoubt*deviation, 0, rows), released[g] < leastKnownGroup*deviation})
+		sizes = append(sizes, groupSize{rows, clampBetween(released[g]-sizeDoubt*deviation, 0, rows), released[g] < minKnownGroup*deviation})
 	}
 	return shares, sizes
 }
@@ -142,9 +142,9 @@ func (a *groups) pooled(results []Result, estimates []estimate, asked bool, psi 
 // released size.
 const sizeDoubt = 0.7
 
-// leastKnownGroup is the number of standard deviations of noise that a group's size must reach for
+// minKnownGroup is the number of standard deviations of noise that a group's size must reach for
 // intervals, which take the released size for the number of rows.
-const leastKnownGroup = 10
+const minKnownGroup = 10
 
 // smallGroup is the reason why a smaller group has no intervals.
 const smallGroup = "too few rows of this group for this budget"
@@ -167,7 +167,7 @@ func releaseGroupSizes(x Data, noise mechanism, src *mech.Source) (sizes []float
 // sizesToUse raises released sizes to a public minimum and cuts them at rows; deviation is that of
 // their noise.
 func sizesToUse(released []float64, rows int, deviation float64) []float64 {
-	least := max(leastGroupDeviations*deviation, leastShare*float64(rows)/float64(len(released)), 1)
+	least := max(minGroupDeviations*deviation, minShare*float64(rows)/float64(len(released)), 1)
 	sizes := make([]float64, len(released))
 	for g, v := range released {
 		sizes[g] = clampBetween(v, min(least, float64(rows)), float64(rows))

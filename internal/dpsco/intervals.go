@@ -6,14 +6,14 @@ import (
 
 // Functions for confidence intervals, shared by all methods.
 
-// mostDegrees caps degrees of freedom. The t quantile does not change beyond it, and its computation
+// maxDegrees caps degrees of freedom. The t quantile does not change beyond it, and its computation
 // is wrong from about 1e12 on.
-const mostDegrees = 1e6
+const maxDegrees = 1e6
 
 // halfWidth returns half the width of a 95 % interval for an estimate with the given standard
 // deviation, known to df degrees of freedom, and with a bias of at most bias.
 func halfWidth(deviation, df, bias float64) float64 {
-	student := distuv.StudentsT{Sigma: 1, Nu: min(df, mostDegrees)}
+	student := distuv.StudentsT{Sigma: 1, Nu: min(df, maxDegrees)}
 	return biasedQuantile(bias/deviation) * deviation * student.Quantile(0.975) / distuv.UnitNormal.Quantile(0.975)
 }
 

@@ -17,8 +17,8 @@ type cuts struct {
 	uncut        float64 // share of rows whose contribution is within the inner cut
 }
 
-// leastUncut is the least share of rows within an inner cut.
-const leastUncut = 0.7
+// minUncut is the least share of rows within an inner cut.
+const minUncut = 0.7
 
 // newCuts chooses both cuts by a histogram of the lengths of contributions. The inner cut minimises
 // the variance of the difference between the rescaled inner mean and the mean of all rows, for
@@ -32,14 +32,14 @@ func newCuts(m *magnitudes, coordinates, deviation float64, tail, gain float64) 
 	noise := func(cut float64) float64 { return coordinates * square(cut*deviation) }
 	c.inner = m.cheapestCut(func(cut float64) float64 {
 		share := m.below(cut)
-		if share < leastUncut {
+		if share < minUncut {
 			return math.Inf(1)
 		}
 		return noise(cut/share) + m.mean(func(v float64) float64 { return square(min(v, cut)/share - v) })/m.rows
 	})
 	c.outer = m.cheapestCut(func(cut float64) float64 { return noise(cut) + tail*square(m.tail(cut, cutsHide)) })
 	c.outer = max(c.outer, math.Sqrt2*c.inner)
-	c.share, c.uncut = math.Pow(c.inner/c.outer, gain), clampBetween(m.below(c.inner), leastUncut, 1)
+	c.share, c.uncut = math.Pow(c.inner/c.outer, gain), clampBetween(m.below(c.inner), minUncut, 1)
 	return c
 }
 

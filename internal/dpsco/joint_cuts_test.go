@@ -12,7 +12,7 @@ import (
 func randomCuts(r *rand.Rand) cuts {
 	inner := math.Exp(3 * r.NormFloat64())
 	outer := inner * (math.Sqrt2 + r.ExpFloat64())
-	return cuts{inner: inner, outer: outer, share: math.Pow(inner/outer, 0.3+0.5*r.Float64()), uncut: leastUncut + (1-leastUncut)*r.Float64()}
+	return cuts{inner: inner, outer: outer, share: math.Pow(inner/outer, 0.3+0.5*r.Float64()), uncut: minUncut + (1-minUncut)*r.Float64()}
 }
 
 func (c cuts) splitOne(length float64) (inner, rest float64) {

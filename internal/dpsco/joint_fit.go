@@ -214,8 +214,8 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 		noise = f.shrinkMoments()
 	}
 	f.constant = newNoisyConstant(f.h, noise, f.p)
-	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
-	f.floor = max(noise*math.Sqrt((f.d+1)/2), leastEigenvalue)
+	hidden := max(noise*math.Sqrt(f.d), minEigenvalue)
+	f.floor = max(noise*math.Sqrt((f.d+1)/2), minEigenvalue)
 	if t == pilotPasses-1 {
 		f.floor = max(f.floor, shortenedEigenvalue)
 	}
@@ -622,5 +622,5 @@ func (f *jointFit) counted() float64 {
 	if f.lengths.seen {
 		kept = f.lengths.mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
 	}
-	return min(1, max(f.constant.mean/kept, 3*f.constant.deviation, leastWeight))
+	return min(1, max(f.constant.mean/kept, 3*f.constant.deviation, minWeight))
 }

@@ -27,13 +27,13 @@ var (
 )
 
 // biasShare is the share of the bound on the bias that is allowed for in any one direction,
-// leastLengthIndex the index of the tail of lengths below which hidden rows add to the allowance,
+// minLengthIndex the index of the tail of lengths below which hidden rows add to the allowance,
 // and surelyBeyond the number of standard deviations of noise from which a count above the visible
 // bins certainly contains rows.
 const (
-	biasShare        = 0.5
-	leastLengthIndex = 3
-	surelyBeyond     = 3
+	biasShare      = 0.5
+	minLengthIndex = 3
+	surelyBeyond   = 3
 )
 
 // lowInformation is the reason for withholding all intervals that follows from public facts.
@@ -101,7 +101,7 @@ func (f *jointFit) hiddenDirections() int { return max(f.floored, f.shortenedCou
 // lengths hides. It is 0 if the visible tail is light, however many rows there are. The tail is not
 // light if there is a group of rows far from all others, such as those of a rare flag.
 func (f *jointFit) hiddenSquare() float64 {
-	if f.lengths.index(tailsHide) >= leastLengthIndex {
+	if f.lengths.index(tailsHide) >= minLengthIndex {
 		return 0
 	}
 	rows, exponent := f.lengths.hidden(tailsHide)
@@ -185,12 +185,12 @@ func (f *jointFit) stepAllowance() float64 {
 
 // shownParts times the part between the cuts of the step, extrapolated beyond the outer one, bounds
 // its effect on a coefficient; shownFrom is the number of standard deviations of noise that this
-// part must exceed, and mostBeyond the largest ratio of the tail beyond the outer cut to the tail
+// part must exceed, and maxBeyond the largest ratio of the tail beyond the outer cut to the tail
 // between the cuts.
 const (
 	shownParts = 2
 	shownFrom  = 2
-	mostBeyond = 3
+	maxBeyond  = 3
 )
 
 // shownBias bounds the bias of each coefficient by the part of the step between its cuts, as far as
@@ -208,7 +208,7 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 	if !(between > 0) {
 		return shown
 	}
-	factor := shownParts * (1 + min(beyond/between, mostBeyond))
+	factor := shownParts * (1 + min(beyond/between, maxBeyond))
 	for j := range shown {
 		a := influences.RawRowView(j)[:f.shape.D]
 		along := floats.Dot(a[f.first():], f.cutMeans.between.mean[f.first():])

@@ -10,14 +10,14 @@ import (
 
 // Limits beyond which the noise methods return nil, because first-order propagation is too inaccurate there.
 const (
-	// mostHiddenDirections bounds the number of eigenvalues of the second moments that noise hides.
-	mostHiddenDirections = 1
-	// mostPilotNoise bounds the standard deviation that noise of the pilot fit gives a prediction, in median
+	// maxHiddenDirections bounds the number of eigenvalues of the second moments that noise hides.
+	maxHiddenDirections = 1
+	// maxPilotNoise bounds the standard deviation that noise of the pilot fit gives a prediction, in median
 	// residuals. With more, the residuals by which the cuts are chosen are largely noise.
-	mostPilotNoise = 0.2
-	// leastToldIndex is the least tail index of the products |residual| |row|, and of counts. With a smaller
+	maxPilotNoise = 0.2
+	// minToldIndex is the least tail index of the products |residual| |row|, and of counts. With a smaller
 	// one they have no mean, so that the clipped mean depends on the cut.
-	leastToldIndex = 1
+	minToldIndex = 1
 )
 
 // noise returns the covariance of the coefficients due to noise, to the first order: that of the step and
@@ -26,8 +26,8 @@ const (
 // standard deviation of a coordinate of the pilot fit's error other than noise. The result is nil for groups
 // and where it would be inaccurate (constants above). It is post-processing (formulas: joint_moments.md).
 func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
-	if f.grouped || f.tooLong || f.floored > mostHiddenDirections || f.products.index(cutsHide) < leastToldIndex ||
-		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= mostPilotNoise*f.residuals.quantile(0.5)) {
+	if f.grouped || f.tooLong || f.floored > maxHiddenDirections || f.products.index(cutsHide) < minToldIndex ||
+		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= maxPilotNoise*f.residuals.quantile(0.5)) {
 		return nil
 	}
 	interceptKeep := f.interceptKeep()
@@ -107,7 +107,7 @@ func (f *jointFit) leftOfPilot(keeps *mat.SymDense, interceptKeep, larger float6
 	h, part, left := f.whitened(larger), mat.DenseCopyOf(keeps), identity(d)
 	if f.shape.Intercept {
 		part.SetRow(0, make([]float64, d))
-		part.Set(0, 0, interceptKeep/max(h.At(0, 0), leastConstant))
+		part.Set(0, 0, interceptKeep/max(h.At(0, 0), minConstant))
 	}
 	var corrected mat.Dense
 	corrected.Mul(part, h)

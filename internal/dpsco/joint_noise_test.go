@@ -180,7 +180,7 @@ func TestCutRowsDoNotRespond(t *testing.T) {
 	f.h, f.q = mat.NewSymDense(2, []float64{1, 0, 0, 1}), identity(2)
 	counts := expectedMagnitudes(r.lengthNoise[0], 1, 1, 10_000).run()
 	f.lengths, f.residuals = counts, counts
-	for _, c := range []struct{ inner, outer, uncut, least, most float64 }{{30, 60, 1, 0.999, 1}, {1e-3, 2e-3, leastUncut, 0, 0.01}, {1, 3, 0.8, 0.3, 0.9}} {
+	for _, c := range []struct{ inner, outer, uncut, least, most float64 }{{30, 60, 1, 0.999, 1}, {1e-3, 2e-3, minUncut, 0, 0.01}, {1, 3, 0.8, 0.3, 0.9}} {
 		f.stepCuts = cuts{inner: c.inner, outer: c.outer, uncut: c.uncut}
 		if got := f.response(0); !(got >= c.least && got <= c.most) {
 			t.Errorf("cut at %v: %v", c.inner, got)
@@ -228,7 +228,7 @@ func TestNoiseOfANewtonFit(t *testing.T) {
 	}
 	f := newNewtonFit(r)
 	f.h, f.g, f.gDeviation = mat.NewSymDense(2, []float64{0.25, 0, 0, 0.25}), mat.NewVecDense(2, nil), 0.1
-	w := newWhitener(f.h, leastCurvature)
+	w := newWhitener(f.h, minCurvature)
 	const whole = 0.4 // the noise of the score over the curvature
 	for _, c := range []struct{ keep, want float64 }{{1, whole}, {1, whole}, {0, math.Hypot(whole/2, whole/2)}} {
 		f.follow(w, []float64{c.keep, c.keep})

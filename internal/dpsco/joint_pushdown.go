@@ -41,9 +41,9 @@ func (f *jointFit) queryPilot(t int, x *Pushdown) jointPilot {
 	return seen
 }
 
-// leastStep is a lower bound for a row's weight in the step, to stay within the range that package
+// minStep is a lower bound for a row's weight in the step, to stay within the range that package
 // sqlsum proves.
-const leastStep = 0x1p-40
+const minStep = 0x1p-40
 
 // stepWeight returns a row's weight in the step, as computed by weigh; f.wide are the coordinates of
 // the last pilot pass.
@@ -51,8 +51,8 @@ func (f *jointFit) stepWeight(x *Pushdown) sqlsum.Expr {
 	before := x.row(f.wide, f.w, f.shape.Intercept)
 	before.scaleByWeight()
 	shortened := sqlsum.Div(sqlsum.Bound(f.bound), sqlsum.Max(before.length, sqlsum.Bound(f.bound)))
-	kept := sqlsum.Square(sqlsum.Max(shortened, sqlsum.Number(leastStep)))
-	return sqlsum.Max(sqlsum.Add(kept, sqlsum.Mul(sqlsum.Number(f.restored), sqlsum.Sub(sqlsum.Number(1), kept))), sqlsum.Number(leastStep))
+	kept := sqlsum.Square(sqlsum.Max(shortened, sqlsum.Number(minStep)))
+	return sqlsum.Max(sqlsum.Add(kept, sqlsum.Mul(sqlsum.Number(f.restored), sqlsum.Sub(sqlsum.Number(1), kept))), sqlsum.Number(minStep))
 }
 
 // parts returns v cut at the inner length, and the rest up to the outer one, each in its unit.

@@ -16,8 +16,8 @@ const (
 	nearMoments = 0.01
 )
 
-// mostWhiten bounds moreForMoments. At the bound a fifth of the budget is left for the step and the intercept's step.
-const mostWhiten = 2.3
+// maxWhiten bounds moreForMoments. At the bound a fifth of the budget is left for the step and the intercept's step.
+const maxWhiten = 2.3
 
 // moreForMoments returns the factor by which JointMoments increases the budget of the second
 // moments. Where their noise hides directions the loss is far larger than from noise of the step. It
@@ -26,7 +26,7 @@ func (p *problem) moreForMoments() float64 {
 	if p.GroupCount > 0 {
 		return 1
 	}
-	return clampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, mostWhiten)
+	return clampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, maxWhiten)
 }
 
 // momentNoise estimates the noise of second moments relative to an eigenvalue of 1 if they took the

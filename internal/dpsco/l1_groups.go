@@ -89,8 +89,8 @@ func (f staged) changeUnits(groups l1Groups, spread float64, src *mech.Source) {
 	typical := .6 * spread // for normal residuals, which near assumes as well
 	sizes := groupMagnitudes{
 		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.units), Level: .5, Prior: .5},
-		lowest:           -mostMagnitude,
-		highest:          mostMagnitude,
+		lowest:           -maxMagnitude,
+		highest:          maxMagnitude,
 		near:             .14,
 	}
 	units := sizes.release(groups, f.shape.N, func(r float64) float64 { return r / typical }, src)
@@ -108,7 +108,7 @@ func (f staged) shiftGroupsToQuantile(groups l1Groups, t rowCoordinates, src *me
 	}
 	level := f.groupShiftLevel()
 	sizes := groupMagnitudes{
-		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.quantileShift), Level: level, Prior: 1}, lowest: -mostQuantileShift, highest: mostQuantileShift, near: .35 * min(2*(1-level), level-.5),
+		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.quantileShift), Level: level, Prior: 1}, lowest: -maxQuantileShift, highest: maxQuantileShift, near: .35 * min(2*(1-level), level-.5),
 	}
 	for g, size := range sizes.release(groups, f.shape.N, f.beyond, src) {
 		quantileShift := f.side() * size
@@ -128,9 +128,9 @@ func (f staged) groupShiftLevel() float64 { return max(f.Tau, 1-f.Tau) }
 // beyond is the distance of a residual from 0 on that side, 0 on the other; NaN remains NaN.
 func (f staged) beyond(residual float64) float64 { return max(0, f.side()*residual) }
 
-// mostQuantileShift bounds the estimated distance of a quantile from the median, in half octaves of the group's
+// maxQuantileShift bounds the estimated distance of a quantile from the median, in half octaves of the group's
 // unit: 2^-4 to 2^4. There are few rows beyond a high quantile to distinguish magnitudes there.
-const mostQuantileShift = 8
+const maxQuantileShift = 8
 
 // groupMagnitudes are quantiles of the absolute residuals of each group, on a grid of magnitudes. near is
 // the approximate share of a group's rows in one step of the grid.
@@ -178,14 +178,14 @@ func (f staged) stepByGroup(ctx context.Context, groups l1Groups, p objpert.Para
 }
 
 // addSteps adds the steps of groups to their starting points. Steps are lengthened to make up for the
-// ridge, by at most mostLonger unless fits are pooled; pooled fits are then shrunk toward their mean.
+// ridge, by at most maxLengthening unless fits are pooled; pooled fits are then shrunk toward their mean.
 func (f staged) addSteps(groups l1Groups, steps [][]float64, p objpert.Params, level float64) {
 	pooled := f.Pool != catalogue.PoolNone
 	var estimates []estimate
 	for g, step := range steps {
 		longer := heldBack(p, groups.sizes[g].rows, level)
 		if !pooled {
-			longer = math.Min(mostLonger, longer)
+			longer = math.Min(maxLengthening, longer)
 		}
 		factor := groups.units[g] * (1 + longer)
 		w := slices.Clone(groups.fits[g])

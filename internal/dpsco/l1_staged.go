@@ -84,17 +84,17 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	f.short = f.firstClip() * clampBetween(.05*math.Sqrt(informed/float64(s.D)), 1, 6)
 	f.clip, f.level = f.short, f.levelAt(f.short)
 	if f.shares.length > 0 {
-		f.clip = clampBetween(longestFor*math.Pow(informed*math.Sqrt(f.beyondQuantile()), .75), f.short, f.firstClip()*mostLength)
+		f.clip = clampBetween(longestFor*math.Pow(informed*math.Sqrt(f.beyondQuantile()), .75), f.short, f.firstClip()*maxLength)
 	}
 	return f
 }
 
 // longestFor times the number of rows times epsilon of the last fit to the power .75 is the length beyond which rows
 // are shortened even if many are longer: the noise, which grows with it, is to fall as rows are added. Far out, where
-// few rows lie beyond the quantile, a wide smoothing of long rows is worse than shortening them. mostLength bounds it, in typical lengths.
+// few rows lie beyond the quantile, a wide smoothing of long rows is worse than shortening them. maxLength bounds it, in typical lengths.
 const (
 	longestFor = 1. / 60
-	mostLength = 1024
+	maxLength  = 1024
 )
 
 // measured returns f with short and clip set from the released length of long rows. short is at most that length: a
@@ -113,7 +113,7 @@ func (f staged) measured(x Data, src *mech.Source) staged {
 		}
 	}
 	level := 1 - longShare(f.shape, f.shares.length)
-	counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: mostMagnitude, N: len(lengths)})
+	counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: maxMagnitude, N: len(lengths)})
 	counts.Add(mapSlice(lengths, math.Sqrt))
 	long := mech.Quantile{Epsilon: below(f.shares.length), Level: level, Most: level, Prior: 1}.Release(counts, src)
 	f.short = min(f.short, typical*long)
@@ -132,7 +132,7 @@ func (f staged) levelAt(short float64) float64 {
 	if f.shape.GroupCount == 0 {
 		lowering = math.Sqrt(lowering)
 	}
-	return min(f.mostLevel(), max(30*short*short/(f.rowsOfLast()*f.shares.last), f.leastLevel())*lowering)
+	return min(f.maxLevel(), max(30*short*short/(f.rowsOfLast()*f.shares.last), f.minLevel())*lowering)
 }
 
 // beyondQuantile is twice the share of rows beyond the quantile.
@@ -177,12 +177,12 @@ func (a L1) seeks(s Shape) (scales scaleSearch) {
 	return scales
 }
 
-// leastLevel is the least share of rows within the smoothing of the last fit, for medians: with 90,000 rows
+// minLevel is the least share of rows within the smoothing of the last fit, for medians: with 90,000 rows
 // at eps 10 it reduces the excess risk for a target with steps to two thirds. For other quantiles the share
 // is smaller, as fewer rows lie beyond them. By groups, where there is the stage units, the smoothing must
 // cover the error of the stage quantileShift, half a step of its grid: where the density of residuals is low, the
 // ridge keeps the fit of a small group from going further, the more so the smaller the smoothing is.
-func (f staged) leastLevel() float64 {
+func (f staged) minLevel() float64 {
 	if f.shares.units > 0 {
 		return .2
 	}
@@ -193,21 +193,21 @@ func (f staged) leastLevel() float64 {
 // length.
 func (f staged) firstClip() float64 { return math.Sqrt(float64(f.shape.D)) }
 
-// mostLevel is the largest share of rows within the smoothing of the last fit, among rows that have a
+// maxLevel is the largest share of rows within the smoothing of the last fit, among rows that have a
 // residual.
-func (f staged) mostLevel() float64 { return .6 * f.beyondQuantile() }
+func (f staged) maxLevel() float64 { return .6 * f.beyondQuantile() }
 
 // rowsOfLast is the number of rows of the last fit, by groups that of a mean group.
 func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.GroupCount)) }
 
-// mostMagnitude is the largest magnitude of the grid, in half octaves: features are up to 4096 times their
+// maxMagnitude is the largest magnitude of the grid, in half octaves: features are up to 4096 times their
 // scale, residuals down to 1/4096 of theirs.
-const mostMagnitude = 24
+const maxMagnitude = 24
 
 // check refuses parameters that the mechanism of a stage would refuse for any release of the earlier
 // stages.
 func (f staged) check() error {
-	for _, smoothing := range []float64{roughSmoothing, math.Exp2(-mostMagnitude / 2), math.Exp2(mostMagnitude / 2)} {
+	for _, smoothing := range []float64{roughSmoothing, math.Exp2(-maxMagnitude / 2), math.Exp2(maxMagnitude / 2)} {
 		first := f.firstClip()
 		for _, fit := range []struct{ epsilon, short, clip float64 }{
 			{f.shares.rough, first, first}, {f.shares.groupFit, first, first}, {f.shares.refinement.fit, first, first}, {f.shares.last, first, f.clip}, {f.shares.last, f.short, f.short},

@@ -124,11 +124,11 @@ func (f staged) typicalWeight(t rowCoordinates) float64 {
 	if f.MaxWeight == 0 || !f.constant {
 		return 1
 	}
-	return clampBetween(mat.Norm(t.inverse.ColView(0), 2), leastTypicalWeight, 1)
+	return clampBetween(mat.Norm(t.inverse.ColView(0), 2), minTypicalWeight, 1)
 }
 
-// leastTypicalWeight keeps the smoothing of the rough fit within the range that check has covered.
-const leastTypicalWeight = 0x1p-10
+// minTypicalWeight keeps the smoothing of the rough fit within the range that check has covered.
+const minTypicalWeight = 0x1p-10
 
 // toTableUnits converts a fit of the rows that start returned, and the shift of the residuals to the quantile, to
 // coefficients of the table.
@@ -151,7 +151,7 @@ func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 	}
 	q := mech.Quantile{Epsilon: below(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
 	for j, column := range x.X {
-		counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: mostMagnitude, N: x.N})
+		counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: maxMagnitude, N: x.N})
 		counts.Add(column)
 		reach := q.Release(counts, src)
 		divide(column, reach)
@@ -176,23 +176,23 @@ func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w wh
 	if usable = mat.Trace(h) / square(bound); usable > manyUsable {
 		usable = 1
 	}
-	return newWhitener(h, floor), max(usable, leastUsable)
+	return newWhitener(h, floor), max(usable, minUsable)
 }
 
 // A share of usable rows above manyUsable counts as 1, since the mean square of rows that are whitened and
-// shortened is about .8 bound^2 if all are usable; a share below leastUsable counts as leastUsable.
+// shortened is about .8 bound^2 if all are usable; a share below minUsable counts as minUsable.
 const (
-	manyUsable  = .6
-	leastUsable = .01
+	manyUsable = .6
+	minUsable  = .01
 )
 
-// leastMoment is the value to which the second moment of a feature, in units of its scale, is raised for
+// minMoment is the value to which the second moment of a feature, in units of its scale, is raised for
 // the rough fit and the refinement.
-const leastMoment = .03
+const minMoment = .03
 
 // rare returns the matrix that whitened rows are multiplied by for these fits, and whether it is needed.
 // A feature that is 0 in most rows, such as a rare flag, is whitened as if its second moment were
-// leastMoment, for rows with the typical weight. Its few rows are shortened to the clip in any case: the
+// minMoment, for rows with the typical weight. Its few rows are shortened to the clip in any case: the
 // longer they were, the more the noise of its coefficient is magnified, and where the coefficient is far
 // off, the ridge of the last fit keeps it there. The rows are whitened by t.
 func (f staged) rare(t rowCoordinates, usable, weight float64) (w whitener, found bool) {
@@ -205,7 +205,7 @@ func (f staged) rare(t rowCoordinates, usable, weight float64) (w whitener, foun
 			continue
 		}
 		column := t.inverse.ColView(j)
-		if missing := leastMoment*square(weight) - mat.Dot(column, column); missing > 0 {
+		if missing := minMoment*square(weight) - mat.Dot(column, column); missing > 0 {
 			raised.SymRankOne(raised, missing, t.matrix.RowView(j))
 			found = true
 		}
@@ -263,7 +263,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 		away[i] /= weight
 	}
 	divide(away, unit)
-	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
+	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -maxMagnitude, Highest: maxMagnitude, N: len(residuals)})
 	counts.Add(away, mapSlice(weights, func(weight float64) float64 { return weight / full }))
 	quantileShift := unit * mech.SignedQuantile{Epsilon: below(epsilon), Level: level, Prior: 1}.Release(counts, src)
 	shift(residuals, -quantileShift, weights)
@@ -274,8 +274,8 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 // the last one may span, and returns the distance of the quantile from there, which it subtracts from the residuals.
 // From the rough fit coefficients may be farther from those of the quantile than the last fit, with its small smoothing, can go.
 func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
-	level := f.mostLevel() / 2
-	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.refinement.width), Level: level, Most: f.mostLevel(), Prior: 1}, src)
+	level := f.maxLevel() / 2
+	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)
 	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
 	shift(x.Y, -lower, weights)
 	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.refinement.fit, smoothing, f.firstClip(), f.firstClip(), f.tilt()), level, src); err != nil {
@@ -287,16 +287,16 @@ func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float
 
 // width is the smoothing of the last fit. It is looked for near unit.
 func (f staged) width(residuals []float64, unit float64, src *mech.Source) float64 {
-	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Most: f.mostLevel(), Prior: 1}, src)
+	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Most: f.maxLevel(), Prior: 1}, src)
 }
 
 // sizeOf is a quantile of the absolute residuals, within the magnitudes that check covers. It is looked for near unit.
 func (staged) sizeOf(residuals []float64, unit float64, q mech.Quantile, src *mech.Source) float64 {
 	scaled := slices.Clone(residuals)
 	divide(scaled, unit)
-	counts := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
+	counts := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: -maxMagnitude, Highest: maxMagnitude, N: len(residuals)})
 	counts.Add(scaled)
-	return clampBetween(unit*q.Release(counts, src), math.Exp2(-mostMagnitude/2), math.Exp2(mostMagnitude/2))
+	return clampBetween(unit*q.Release(counts, src), math.Exp2(-maxMagnitude/2), math.Exp2(maxMagnitude/2))
 }
 
 // stepWhereRare makes a step on rows in which rare features are kept small, and returns them as they were.
@@ -325,7 +325,7 @@ func (f staged) step(ctx context.Context, u []float64, x Data, p objpert.Params,
 	if err != nil {
 		return err
 	}
-	longer := 1 + math.Min(mostLonger, heldBack(p, float64(x.N), quantile))
+	longer := 1 + math.Min(maxLengthening, heldBack(p, float64(x.N), quantile))
 	for j := range v {
 		u[j] += longer * v[j]
 		floats.AddScaled(x.Y, -longer*v[j], x.X[j])
@@ -333,8 +333,8 @@ func (f staged) step(ctx context.Context, u []float64, x Data, p objpert.Params,
 	return nil
 }
 
-// mostLonger is the largest relative lengthening of a fit.
-const mostLonger = .5
+// maxLengthening is the largest relative lengthening of a fit.
+const maxLengthening = .5
 
 // heldBack is the approximate relative shortening of a fit by its ridge, if the share quantile of the rows
 // has residuals within the smoothing.

@@ -39,25 +39,25 @@ const (
 )
 
 // Positions of columns are looked for with as much of epsilon as lets the noise on a count of the first
-// histogram deviate by positionNoise of all rows, at most mostForPositions of epsilon; and not at all if the
-// deviation is then above mostPositionNoise. The second histogram, which shows rows far away, has forDetails of
+// histogram deviate by positionNoise of all rows, at most maxForPositions of epsilon; and not at all if the
+// deviation is then above maxPositionNoise. The second histogram, which shows rows far away, has forDetails of
 // epsilon: with more rows and epsilon it shows ever fewer of them.
 const (
-	positionNoise     = .04
-	mostPositionNoise = .09
-	mostForPositions  = .06
-	forDetails        = .024
+	positionNoise    = .04
+	maxPositionNoise = .09
+	maxForPositions  = .06
+	forDetails       = .024
 )
 
 // Scales of columns that have none are looked for with as much of epsilon as lets the noise on a count deviate by
 // scaleNoise of all rows, so that those of a column that is 0 in nine rows of ten are found, at least fewForScales and
-// at most forRareScales of epsilon; or as lets it deviate by mostScaleNoise, so that those of other columns are found,
-// at most mostForScales of epsilon; and not at all if the deviation is then larger.
+// at most forRareScales of epsilon; or as lets it deviate by maxScaleNoise, so that those of other columns are found,
+// at most maxForScales of epsilon; and not at all if the deviation is then larger.
 const (
-	scaleNoise     = .002
-	fewForScales   = .02
-	forRareScales  = .1
-	mostScaleNoise = .03
+	scaleNoise    = .002
+	fewForScales  = .02
+	forRareScales = .1
+	maxScaleNoise = .03
 )
 
 // enoughForQuantileShift is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
@@ -91,11 +91,11 @@ func attainableLevel(tau, epsilon float64, n int, weighted bool) float64 {
 const enoughForRefinement = 200
 
 // The length of long rows is looked for with forLength of epsilon: the one that longRows over that epsilon exceed,
-// and not at all where these would be more than mostLong of all rows.
+// and not at all where these would be more than maxLong of all rows.
 const (
 	forLength = .02
 	longRows  = 8
-	mostLong  = .25
+	maxLong   = .25
 )
 
 // newStagedShares divides epsilon among the stages; the last fit gets the remainder. unscaled is the number of columns
@@ -108,16 +108,16 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 		return countStdDev(mech.Laplace{Epsilon: left}, columns, 1) / float64(s.N)
 	}
 	var p stagedShares
-	if whole := noise(unscaled); unscaled > 0 && whole <= mostForScales*mostScaleNoise {
-		p.scales = part(max(clampBetween(whole/scaleNoise, fewForScales, forRareScales), whole/mostScaleNoise))
+	if whole := noise(unscaled); unscaled > 0 && whole <= maxForScales*maxScaleNoise {
+		p.scales = part(max(clampBetween(whole/scaleNoise, fewForScales, forRareScales), whole/maxScaleNoise))
 		left -= p.scales // all other shares are shares of the rest
 	}
 	p.moments, p.rough, p.width = [2]float64{part(.06), part(.12)}, part(.22), part(.06)
 	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
 		p.reach = part(.03 / float64(s.Columns()))
 	}
-	if whole := noise(columns); columns > 0 && whole <= mostForPositions*mostPositionNoise {
-		p.position, p.detail = part(min(mostForPositions, whole/positionNoise)), part(forDetails)
+	if whole := noise(columns); columns > 0 && whole <= maxForPositions*maxPositionNoise {
+		p.position, p.detail = part(min(maxForPositions, whole/positionNoise)), part(forDetails)
 	}
 	weighted := constant && !s.Intercept // a column represents the constant
 	p.quantileShift = part(.06)
@@ -136,7 +136,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	if p.quantileShift > 0 && s.GroupCount == 0 {
 		p.typicalResidual = part(.02)
 	}
-	if s.GroupCount == 0 && longShare(s, forLength*left) <= mostLong {
+	if s.GroupCount == 0 && longShare(s, forLength*left) <= maxLong {
 		p.length = part(forLength)
 	}
 	if p.typicalResidual > 0 && level == tau && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= enoughForRefinement {

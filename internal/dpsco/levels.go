@@ -10,8 +10,8 @@ import (
 // of one level and 0 in others, and all are 0 in the rows of the first level.
 type LevelColumns struct{ First, Count int }
 
-// fewestLevels is the number of columns of a category from which fits begin in the coordinates of its levels.
-const fewestLevels = 2
+// minLevels is the number of columns of a category from which fits begin in the coordinates of its levels.
+const minLevels = 2
 
 // levelCoordinates returns the coordinates z = P'x in which a fit with an intercept begins: those of x, except that
 // all levels of a category are as far from each other, the first one included. In x the first level differs from all
@@ -27,7 +27,7 @@ func levelCoordinates(s Shape, categories []LevelColumns) *mat.Dense {
 		return p
 	}
 	for _, c := range categories {
-		if c.Count < fewestLevels {
+		if c.Count < minLevels {
 			continue
 		}
 		for k := range c.Count {

@@ -255,16 +255,16 @@ func (m *magnitudes) rarelyAsLargeAs(scale float64) bool {
 func (m *magnitudes) hiddenFrom() float64 { return max(m.edge(), m.far) }
 
 // Noise hides some rows of any table. All rows count as usable unless the hidden share is above
-// mostUnseen plus mostUnseenByNoise standard deviations of a count.
+// maxUnseen plus maxUnseenByNoise standard deviations of a count.
 const (
-	mostUnseen        = 0.2
-	mostUnseenByNoise = 20
+	maxUnseen        = 0.2
+	maxUnseenByNoise = 20
 )
 
 // usable returns the share of usable rows, that is, without missing values. Histograms describe only
 // these, whereas second moments are means over all rows.
 func (m *magnitudes) usable() float64 {
-	if 1-m.counted > mostUnseen+mostUnseenByNoise*m.sd/m.rows {
+	if 1-m.counted > maxUnseen+maxUnseenByNoise*m.sd/m.rows {
 		return m.counted
 	}
 	return 1
@@ -501,14 +501,14 @@ func heavy(of *magnitudes, least float64, why string) string {
 	return ""
 }
 
-// leastIndex is the least tail index where noise may hide more than the share coarseNoise of the rows in a bin, and where it
+// minIndex is the least tail index where noise may hide more than the share coarseNoise of the rows in a bin, and where it
 // may not.
-type leastIndex struct{ coarse, fine float64 }
+type minIndex struct{ coarse, fine float64 }
 
 const coarseNoise = 0.012
 
 // refuses returns why if a tail is too heavy for an interval beside the noise that hides its rows, and otherwise nothing.
-func (least leastIndex) refuses(of *magnitudes, why string) string {
+func (least minIndex) refuses(of *magnitudes, why string) string {
 	if seenAlone*of.sd <= coarseNoise*of.rows {
 		return heavy(of, least.fine, why)
 	}

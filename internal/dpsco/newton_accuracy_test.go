@@ -225,7 +225,7 @@ func TestWeightsThatNoiseHidesAreNoRareLabel(t *testing.T) {
 	x := labelLaw("gauss", 15_000, 3, 7)
 	r := rand.New(rand.NewPCG(5, 3))
 	for range x.N {
-		x.Weight = append(x.Weight, mostWeight/9.*min(6, math.Exp(0.8*r.NormFloat64())))
+		x.Weight = append(x.Weight, maxWeight/9.*min(6, math.Exp(0.8*r.NormFloat64())))
 	}
 	whys := map[string]int{}
 	for seed := range uint64(12) {

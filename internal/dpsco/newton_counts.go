@@ -27,12 +27,12 @@ func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
 	keeps := func(perLength float64) float64 {
 		return lengths.usable() / all * lengths.mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
 	}
-	kept = clampBetween(mat.Trace(f.h)/f.own/all, keeps(mostPerLength*least), keeps(least))
-	return bisect(least, mostPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept
+	kept = clampBetween(mat.Trace(f.h)/f.own/all, keeps(maxPerLength*least), keeps(least))
+	return bisect(least, maxPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept
 }
 
-// mostPerLength is the largest perLength considered, as a multiple of its least value.
-const mostPerLength = 1000
+// maxPerLength is the largest perLength considered, as a multiple of its least value.
+const maxPerLength = 1000
 
 // cheapLimit returns a limit for counts that costs little accuracy: the one at which noise, of deviation
 // 2 limit z, has noiseBesideSampling of the deviation of sampling or, if less, the one at which no visible
@@ -60,11 +60,11 @@ func (f *newtonFit) evenly() float64 { return f.keptOfSquares(math.Inf(1)) }
 
 // penaltyKept is the mean weight by which a penalty is multiplied. The few rows of a rare flag make up as
 // large a share of all squared lengths as any other coefficient, but their weights affect no other
-// coefficient. Each square therefore counts as at most mostAlike times the mean square.
-func (f *newtonFit) penaltyKept() float64 { return f.keptOfSquares(mostAlike) }
+// coefficient. Each square therefore counts as at most maxAlike times the mean square.
+func (f *newtonFit) penaltyKept() float64 { return f.keptOfSquares(maxAlike) }
 
-// mostAlike is the largest square of a length in penaltyKept, as a multiple of the mean square.
-const mostAlike = 12
+// maxAlike is the largest square of a length in penaltyKept, as a multiple of the mean square.
+const maxAlike = 12
 
 // keptOfSquares is the mean weight of rows by squared length, where a square counts as at most most times
 // the mean square. It is 1 if perLength is not known.
@@ -84,7 +84,7 @@ func (f *newtonFit) keptOfSquares(most float64) float64 {
 // of lengths of lightIndex and above, to heavyPull at heavyIndex and below, and is larger by the root of
 // the overdispersion where the model is seen not to hold. Where the shells differ, the bias is at most
 // countsPerShell times the missing ratio, times the shell's excess, over the remaining contrast between
-// shells (at least leastContrast). The factor by which the middle of an interval extrapolates the shell may
+// shells (at least minContrast). The factor by which the middle of an interval extrapolates the shell may
 // be too large or too small by countsDoubt. There are no intervals if the index of lengths is below
 // heavyIndex and the model is certain not to hold.
 const (
@@ -94,7 +94,7 @@ const (
 	heavyIndex     = 2.4
 	lightPull      = 0.2
 	heavyPull      = 1.5
-	leastContrast  = 1e-9
+	minContrast    = 1e-9
 )
 
 // indexOfPass is the tail index (Pareto exponent) of lengths in the pass just made. The rows of a rare
@@ -116,7 +116,7 @@ func (f *newtonFit) indexOfCounts() float64 { return stat.Mean(f.indices, nil) }
 // part that noise explains. The value under the model is the trace of the curvature with its weights
 // squared.
 func (f *newtonFit) overdispersion() float64 {
-	model := f.evenly() * max(mat.Trace(f.h), leastCurvature)
+	model := f.evenly() * max(mat.Trace(f.h), minCurvature)
 	noise := math.Sqrt2 * square(f.limit) * f.meatNoise.NoiseMultiplier / f.n * math.Sqrt(f.d)
 	over := mat.Trace(f.meat) - model
 	if over <= noise {
@@ -142,6 +142,6 @@ func (f *newtonFit) pullOfConstant(taken float64, x extrapolation) float64 {
 // shownByCounts returns, for the shell's excess off and the shell's share of the curvature, the factor of
 // the extrapolation and the largest length of the bias.
 func (f *newtonFit) shownByCounts(off *mat.VecDense, curvature float64) (factor, most float64) {
-	factor = min(mostFactor, countsPerShell*f.missing(expected)*max(0, 1-2*curvature))
-	return factor, countsPerShell * f.missing(scoresHide) * mat.Norm(off, 2) / max(1-2.5*curvature, leastContrast)
+	factor = min(maxFactor, countsPerShell*f.missing(expected)*max(0, 1-2*curvature))
+	return factor, countsPerShell * f.missing(scoresHide) * mat.Norm(off, 2) / max(1-2.5*curvature, minContrast)
 }

@@ -81,13 +81,13 @@ func (c logisticCurve) longest() float64 {
 	}
 	return 1
 }
-func (logisticCurve) least() float64 { return leastCurvature }
+func (logisticCurve) least() float64 { return minCurvature }
 
 func (logisticCurve) most() float64        { return 0.25 }
 func (logisticCurve) shares() newtonShares { return usualShares }
 
 func (logisticCurve) unseen(meat, curvature float64) float64 {
-	return math.Sqrt(meat / max(curvature, leastCurvature))
+	return math.Sqrt(meat / max(curvature, minCurvature))
 }
 
 // tailShare counts the tail of surprising labels twice: the scores of the other label, of the same rows,
@@ -125,7 +125,7 @@ func (huberCurve) counted() *poissonCurve { return nil }
 func (c huberCurve) size() float64        { return c.delta }
 func (c huberCurve) reach() float64       { return c.delta }
 func (c huberCurve) longest() float64     { return 8 * c.delta }
-func (huberCurve) least() float64         { return leastCurvature }
+func (huberCurve) least() float64         { return minCurvature }
 func (huberCurve) most() float64          { return 1 }
 
 func (c huberCurve) shares() newtonShares {
@@ -137,7 +137,7 @@ func (c huberCurve) shares() newtonShares {
 
 // unseen corrects tails, which are computed as if all residuals were beyond delta.
 func (c huberCurve) unseen(meat, curvature float64) float64 {
-	return math.Sqrt(meat/max(curvature, leastCurvature)) / c.delta
+	return math.Sqrt(meat/max(curvature, minCurvature)) / c.delta
 }
 
 // tailShare is less than for labels, since tails count every residual as delta and most are smaller.

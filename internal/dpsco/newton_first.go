@@ -77,7 +77,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
 	s := &newtonStart{
 		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, usable: 1, weighted: weighted, offset: offset, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
-		deviation: deviation / math.Sqrt2 * unit, noiseFloor: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
+		deviation: deviation / math.Sqrt2 * unit, noiseFloor: max(deviation*square(f.Bound)*math.Sqrt(f.d), minEigenvalue),
 	}
 	for i := range d {
 		for j := i; j < d; j++ {
@@ -87,11 +87,11 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 	}
 	switch {
 	case s.intercept && weighted:
-		s.meanWeight = max(s.moments.At(0, 0), s.noiseFloor/math.Sqrt(f.d), leastWeight)
-		f.weights = min(1, max(s.moments.At(0, 0), s.noiseFloor, leastWeight))
+		s.meanWeight = max(s.moments.At(0, 0), s.noiseFloor/math.Sqrt(f.d), minWeight)
+		f.weights = min(1, max(s.moments.At(0, 0), s.noiseFloor, minWeight))
 		s.moments.SetSym(0, 0, f.weights)
 	case s.intercept:
-		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), leastConstant))
+		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), minConstant))
 	}
 	s.q, _ = newWhitener(s.moments, s.noiseFloor).atScales(longer).triangular(s.moments)
 	return s
@@ -139,18 +139,18 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	}
 }
 
-// boundByWeights chooses the least weight by which rows are bounded: the mean weight times leastCommon or, where the
+// boundByWeights chooses the least weight by which rows are bounded: the mean weight times minCommon or, where the
 // last score then has noise of no more than noiseOfCommon of the deviation of sampling, a larger one, 1 at most. The
 // larger it is, the fewer rows are bounded by their own weight, which may depend on the target.
 func (f *newtonFit) boundByWeights(s *newtonStart) {
 	mean := 1.0
 	if f.firstLengths.seen { // rows, at their scales, are about as long as the root of their weight and number of columns
-		mean = min(1, max(f.firstLengths.excessSquare(0)/f.d, leastWeight))
+		mean = min(1, max(f.firstLengths.excessSquare(0)/f.d, minWeight))
 	}
 	if s.intercept {
 		mean = min(1, s.meanWeight*s.shortened/s.usable)
 		if f.firstLengths.seen { // no row is shorter than the root of its weight
-			mean = min(mean, max(f.firstLengths.excessSquare(0), leastWeight))
+			mean = min(mean, max(f.firstLengths.excessSquare(0), minWeight))
 		}
 	}
 	z := f.scoreNoise[newtonSteps-1].NoiseMultiplier / f.n
@@ -160,12 +160,12 @@ func (f *newtonFit) boundByWeights(s *newtonStart) {
 		noise = noiseOfCounts
 	}
 	affordable := noise * math.Sqrt(mean/f.n) / (2 * z) / limit
-	f.common = min(1, max(leastCommon*mean, affordable))
+	f.common = min(1, max(minCommon*mean, affordable))
 	f.own = mean / f.common
 }
 
 // noiseOfCommon is the noise of the last score, in deviations of sampling, up to which rows are bounded by more than
-// leastCommon times the mean weight; for counts, whose scores are bounded by far more than most are, noiseOfCounts.
+// minCommon times the mean weight; for counts, whose scores are bounded by far more than most are, noiseOfCounts.
 const (
 	noiseOfCommon = 1.0
 	noiseOfCounts = 2.5

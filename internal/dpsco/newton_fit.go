@@ -99,9 +99,9 @@ func newNewtonFit(r *newtonReleases) *newtonFit {
 	}
 }
 
-// leastCurvature is the least eigenvalue of a curvature, and of the matrix from which a whitening is made:
+// minCurvature is the least eigenvalue of a curvature, and of the matrix from which a whitening is made:
 // smaller ones are raised to it, and those below the noise to the noise.
-const leastCurvature = 0.002
+const minCurvature = 0.002
 
 // momentWeight is the weight of the second moments of rows, relative to the curvature, in the choice of the next
 // coordinates. By curvature alone, rows whose label is nearly certain become very long; by the second
@@ -237,7 +237,7 @@ func (f *newtonFit) noiseFloor() float64 {
 	if f.LowInformation {
 		factor = 1.5
 	}
-	return max(factor*f.hNoise*math.Sqrt(f.d), leastCurvature)
+	return max(factor*f.hNoise*math.Sqrt(f.d), minCurvature)
 }
 
 // advance moves the fit and chooses the next coordinates.
@@ -255,7 +255,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 			both.SetSym(i, j, f.h.At(i, j)+momentWeight*f.mean/f.weights*gram.At(i, j))
 		}
 	}
-	hidden := max(f.hNoise*math.Sqrt(f.d), leastCurvature)
+	hidden := max(f.hNoise*math.Sqrt(f.d), minCurvature)
 	q, _ := newWhitener(both, hidden).triangular(both)
 	f.p.Mul(f.p, q)
 	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
@@ -296,21 +296,21 @@ func (f *newtonFit) secondMoments() *mat.SymDense {
 // hidesALabel reports whether noise masks the scores of the rows with surprising labels, as where one label
 // is rare. Where the model holds, scores have the same mean square as rows times the root of their
 // curvature. The label counts as masked if the visible mean square of scores is less than half of that, and
-// the expected number of surprising rows, n times the mean curvature, is below mostHiddenLabels deviations
+// the expected number of surprising rows, n times the mean curvature, is below maxHiddenLabels deviations
 // of the noise of a count, so that their bins need not be visible.
 func (f *newtonFit) hidesALabel() bool {
 	surprising := f.n * f.mean / f.weights
 	seen, all := f.scores.usable()*f.scores.excessSquare(0), f.lengths.usable()*f.lengths.excessSquare(0)
-	return f.ofLabels() && surprising < mostHiddenLabels*f.scores.sd && seen/f.common < all/2
+	return f.ofLabels() && surprising < maxHiddenLabels*f.scores.sd && seen/f.common < all/2
 }
 
-// mostHiddenLabels is the number of rows, in standard deviations of the noise of a count, that may lie in
+// maxHiddenLabels is the number of rows, in standard deviations of the noise of a count, that may lie in
 // half a dozen bins without any of these being visible.
-const mostHiddenLabels = 20
+const maxHiddenLabels = 20
 
-// leastCommon times the mean weight is the least by which rows are bounded. More would cost noise where max_weight is
+// minCommon times the mean weight is the least by which rows are bounded. More would cost noise where max_weight is
 // far above all weights, and less would bias more designs.
-const leastCommon = 3
+const minCommon = 3
 
 // meanCurvature is the curvature along the constant or, without one, the mean over all directions.
 func (f *newtonFit) meanCurvature() float64 {

@@ -71,17 +71,17 @@ func (f *newtonFit) shrinkCurvature() {
 		}
 	}
 	var likely mat.SymDense
-	least := clampBetween(seenMultiple*f.hDeviation/math.Sqrt(size), leastMultiple, 1)
-	likely.ScaleSym(clampBetween(along/size, least, 1/leastMultiple), f.before)
+	least := clampBetween(seenMultiple*f.hDeviation/math.Sqrt(size), minMultiple, 1)
+	likely.ScaleSym(clampBetween(along/size, least, 1/minMultiple), f.before)
 	f.hNoise, f.hDeviation = shrinkToward(f.h, &likely, f.hDeviation)
 }
 
-// leastMultiple is the smallest multiple of the previous step's curvature that is considered, and
-// 1/leastMultiple the largest; the curvature of counts is proportional to their mean. A multiple below
+// minMultiple is the smallest multiple of the previous step's curvature that is considered, and
+// 1/minMultiple the largest; the curvature of counts is proportional to their mean. A multiple below
 // seenMultiple deviations of its noise is raised to that.
 const (
-	leastMultiple = 0.02
-	seenMultiple  = 3
+	minMultiple  = 0.02
+	seenMultiple = 3
 )
 
 // Limits of the correction of a group's mean count. levelDoubts is the number of standard deviations of u

@@ -13,19 +13,19 @@ import (
 // rows: those of the model where it holds. They include sampling and all noise; everything here is
 // post-processing.
 
-// mostOpen is the largest standard deviation of the logarithm of a standard error, due to the noise of the
-// curvature, and mostLastStep the largest length of the last step, relative to the reach of the curvature,
+// maxOpen is the largest standard deviation of the logarithm of a standard error, due to the noise of the
+// curvature, and maxLastStep the largest length of the last step, relative to the reach of the curvature,
 // for which intervals are given.
 const (
-	mostOpen     = 0.45
-	mostLastStep = 0.5
+	maxOpen     = 0.45
+	maxLastStep = 0.5
 )
 
 // Weights shorten the scores of long rows, which moves the fit where the model does not hold. The removed
 // part of scores, whose mean length is taken, is estimated from the outer shell of the score: missing is
 // the ratio of taken to the mean length in the shell, and the shell's excess, off, is the shell less its
 // share of the curvature times the score. The middle of an interval is moved by missPerShell times missing,
-// at most mostFactor, times the excess. The standard error includes the variance of that move. shellTilt is
+// at most maxFactor, times the excess. The standard error includes the variance of that move. shellTilt is
 // the relative deviation of the shell's share of the curvature between directions.
 //
 // Intervals also allow for two biases, each a fraction of taken. Where the model is certain not to hold,
@@ -39,7 +39,7 @@ const (
 // (newton_counts.go). The values gave the best results on laws and tables (newton.md).
 const (
 	missPerShell       = 1.5
-	mostFactor         = 3
+	maxFactor          = 3
 	shellTilt          = 0.3
 	partAlong          = 0.7
 	partHidden         = 0.15
@@ -193,9 +193,9 @@ func (f *newtonFit) whyUncertain(r *Result) string {
 		}
 	}
 	switch {
-	case !f.arrives, f.falls, floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > mostStretch:
+	case !f.arrives, f.falls, floats.Norm(f.lastMove(), 2) > maxLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > maxStretch:
 		return f.whyLongStep()
-	case open >= mostOpen:
+	case open >= maxOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
 	case !f.scoresAreKnown:
 		return "noise hides how long rows are; ask for more eps, or give scales that fit"

@@ -14,7 +14,7 @@ import (
 // ball moves the fit, and where the scores of labels, or counts, have too heavy tails. It is
 // post-processing (formulas: newton.md).
 func (f *newtonFit) noise() *mat.SymDense {
-	if f.tooLong || f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.limitMoves() || f.Curve.counted() != nil && (f.bends() || f.cutsMove()) {
+	if f.tooLong || f.floored > maxHiddenDirections || !f.free() || f.slopesKept == 0 || f.limitMoves() || f.Curve.counted() != nil && (f.bends() || f.cutsMove()) {
 		return nil
 	}
 	total := mat.NewSymDense(f.shape.D, nil)
@@ -29,17 +29,17 @@ func (f *newtonFit) noise() *mat.SymDense {
 // shell, that the limit of another release would remove a different part, which movedByLimit does not
 // model.
 func (f *newtonFit) limitMoves() bool {
-	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > mostToldMissingOfLabels
+	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > maxToldMissingOfLabels
 }
 
 // bends reports whether the last step was too long for the scores of counts, which are exponential in
 // predictions, to be nearly linear on it.
 func (f *newtonFit) bends() bool {
-	return floats.Norm(f.lastMove(), 2) > mostBend*f.Curve.reach()*math.Sqrt(f.mean)
+	return floats.Norm(f.lastMove(), 2) > maxBend*f.Curve.reach()*math.Sqrt(f.mean)
 }
 
-// mostBend is the largest last step, as a multiple of the reach, on which they count as linear.
-const mostBend = 0.5
+// maxBend is the largest last step, as a multiple of the reach, on which they count as linear.
+const maxBend = 0.5
 
 // cutsMove reports whether counts or the lengths of their rows have so heavy a tail, or weights remove so
 // much relative to the outer shell, that the clipping of counts and the weights would differ in another
@@ -49,14 +49,14 @@ func (f *newtonFit) cutsMove() bool {
 	if counts == nil || !f.scoresAreKnown {
 		return true
 	}
-	missing := len(f.parts) > 1 && f.missing(scoresHide) > mostToldMissing
-	return missing || counts.index(intervalsHide) < leastToldIndex || f.tailIndex() < leastToldLengths
+	missing := len(f.parts) > 1 && f.missing(scoresHide) > maxToldMissing
+	return missing || counts.index(intervalsHide) < minToldIndex || f.tailIndex() < minToldLengths
 }
 
 const (
-	leastToldLengths        = 1.15
-	mostToldMissingOfLabels = 1.2
-	mostToldMissing         = 2.5
+	minToldLengths         = 1.15
+	maxToldMissingOfLabels = 1.2
+	maxToldMissing         = 2.5
 )
 
 // follow updates the noise covariance of the fit for a step with the given shrinkage factors by direction:

@@ -185,7 +185,7 @@ func (c poissonCurve) beginAtLevel(s *newtonStart) (w []float64, curvature float
 func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	least := 3 * c.unit / s.rows
 	constant, shortened, sum := s.moments.At(0, 0), s.shortened, s.gradient.AtVec(0)
-	if constant <= leastConstant { // raised: it is no measure of the length of rows that were shortened further
+	if constant <= minConstant { // raised: it is no measure of the length of rows that were shortened further
 		shortened = min(shortened, 1/constant)
 	}
 	doubt := s.noiseFloor / math.Sqrt(float64(s.moments.SymmetricDim())) // noise of a moment

@@ -757,7 +757,7 @@ func TestFirstLimitsGoByWeights(t *testing.T) {
 	}{{logisticCurve{}, labelLaw("gauss", 5000, 3, 1)}, {huberCurve{delta: 1, cut: 4}, drawLaw("gauss", 5000, 3, 1)}, {poissonCurve{unit: 1, cut: 4}, countLaw("gauss", 5000, 3, 1)}} {
 		x := cloned(c.x)
 		x.Weight = repeat(.01, x.N)
-		if ratio := limit(c.curve, x) / limit(c.curve, c.x); ratio < .1 || ratio > .1*leastCommon {
+		if ratio := limit(c.curve, x) / limit(c.curve, c.x); ratio < .1 || ratio > .1*minCommon {
 			t.Errorf("%T: %.3f of the limit without weights, expected .1 to .2", c.curve, ratio)
 		}
 	}

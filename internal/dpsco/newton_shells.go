@@ -73,7 +73,7 @@ var asReleased = extrapolation{sampling: 1, noise: 1}
 func (f *newtonFit) extrapolate() extrapolation {
 	outer := len(f.parts) - 1
 	curvature := f.shellCurvature(outer)
-	x := extrapolation{off: mat.NewVecDense(f.shape.D, nil), factor: min(mostFactor, missPerShell*f.missing(expected))}
+	x := extrapolation{off: mat.NewVecDense(f.shape.D, nil), factor: min(maxFactor, missPerShell*f.missing(expected))}
 	x.off.AddScaledVec(f.parts[outer], -curvature, f.g)
 	if f.perLength > 0 {
 		x.factor, x.most = f.shownByCounts(x.off, curvature)
@@ -162,7 +162,7 @@ func (f *newtonFit) shellPart(k int, u float64) float64 {
 // a tail of rows that histograms may hide. The histogram of Huber scores is computed as if all residuals
 // were beyond delta; the ratio of meat to curvature gives their actual size.
 func (f *newtonFit) taken(c tailAssumption) float64 {
-	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
+	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), minCurvature)
 	curved := math.Sqrt(f.own) * f.rescale * f.lengths.trimmed(f.bound/f.rescale, c)
 	sizes, limit := f.sizes()
 	even := f.evenly()
@@ -175,7 +175,7 @@ func (f *newtonFit) scoreUnit() float64 {
 		identity := func(v float64) float64 { return v }
 		return f.own * f.unweighted() * f.scores.mean(identity) / f.lengths.mean(identity)
 	}
-	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
+	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), minCurvature)
 	return f.own * f.Curve.unseen(meat, curvature) / math.Sqrt(f.weights) * f.rescaleScores
 }
 

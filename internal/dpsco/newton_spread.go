@@ -15,12 +15,12 @@ import (
 // the one that the step has. Everything here is post-processing of releases.
 
 // Where predictions are not normal the correction is a guess, so that it applies only where it matters
-// most: at spreads of at least leastStretched, after a step of whose squared length at least alongShare is
-// along the predictions and which moves their mean by at most mostMeanMoved.
+// most: at spreads of at least minStretched, after a step of whose squared length at least alongShare is
+// along the predictions and which moves their mean by at most maxMeanMoved.
 const (
-	leastStretched = 2.5
-	alongShare     = 0.9
-	mostMeanMoved  = 1
+	minStretched = 2.5
+	alongShare   = 0.9
+	maxMeanMoved = 1
 )
 
 func (f *newtonFit) ofLabels() bool { _, labels := f.Curve.(logisticCurve); return labels }
@@ -47,8 +47,8 @@ func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
 	unit := math.Sqrt(f.weights) // slopes whiten rows times the roots of their weights, whose mean is f.weights
 	from, to := floats.Norm(slopes, 2)/unit, floats.Norm(after, 2)/unit
 	floats.Sub(after, slopes)
-	along := math.Abs(meanAfter-mean) <= mostMeanMoved && square(floats.Dot(after, slopes)) >= alongShare*floats.Dot(slopes, slopes)*floats.Dot(after, after)
-	if !along || !(to >= leastStretched) {
+	along := math.Abs(meanAfter-mean) <= maxMeanMoved && square(floats.Dot(after, slopes)) >= alongShare*floats.Dot(slopes, slopes)*floats.Dot(after, after)
+	if !along || !(to >= minStretched) {
 		return w, 1
 	}
 	factor = spreadOfStep(mean, from, meanAfter, to, f.curvatureOfPenalty(w)/f.weights/square(to)) / to
@@ -91,9 +91,9 @@ func spreadOfStep(mean, from, meanAfter, to, penalty float64) float64 {
 	return max(from/2, normalSpread(clampBetween(rate, 1e-6, 1-1e-6), linear+penalty*to, penalty, farthest))
 }
 
-// mostStretch is the largest relative change of the last step's result by stretching for which there are
+// maxStretch is the largest relative change of the last step's result by stretching for which there are
 // intervals: beyond it, the remaining error is not known well enough.
-const mostStretch = 0.1
+const maxStretch = 0.1
 
 // leftAlone is the error that the last step leaves in each coefficient of labels if its feature is 0 except
 // for a few rows of which the other features tell nothing, such as a level. It is half of the square of the
@@ -134,11 +134,11 @@ func (f *newtonFit) leftAlone() []float64 {
 	return left
 }
 
-// mostAlone is the largest value of leftAlone for which there are intervals, unless it is below aloneShare
+// maxAlone is the largest value of leftAlone for which there are intervals, unless it is below aloneShare
 // of the standard error. A level whose labels are nearly all alike comes nearer to its minimum by about 1
 // with each step, from any distance.
 const (
-	mostAlone  = 0.35
+	maxAlone   = 0.35
 	aloneShare = 0.35
 )
 
@@ -146,7 +146,7 @@ const (
 // steps.
 func (f *newtonFit) stillFar(r *Result) bool {
 	for j, left := range f.leftAlone() {
-		if !r.hides(j) && left > mostAlone && square(left) > square(aloneShare)*r.Covariance.At(j, j) {
+		if !r.hides(j) && left > maxAlone && square(left) > square(aloneShare)*r.Covariance.At(j, j) {
 			return true
 		}
 	}

@@ -11,7 +11,7 @@ import (
 type newtonStart struct {
 	intercept  bool
 	rows       float64
-	moments    *mat.SymDense // of rows, with the constant's own raised to leastConstant
+	moments    *mat.SymDense // of rows, with the constant's own raised to minConstant
 	gradient   *mat.VecDense // mean of row times target
 	deviation  float64       // standard deviation of the noise on a coordinate of the gradient
 	noiseFloor float64       // threshold below which eigenvalues count as noise
@@ -27,9 +27,9 @@ type newtonStart struct {
 // farthestStart is the largest spread of predictions of a start.
 const farthestStart = 1.5
 
-// leastConstant is the value to which the second moment of the constant is raised: noise or unusable rows
+// minConstant is the value to which the second moment of the constant is raised: noise or unusable rows
 // may make it smaller.
-const leastConstant = 0.05
+const minConstant = 0.05
 
 // slopes are the coordinates of v without the constant's.
 func (s *newtonStart) slopes(v []float64) []float64 {

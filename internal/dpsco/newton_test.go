@@ -140,15 +140,15 @@ func TestARowTwiceInNewtonIsSeen(t *testing.T) {
 	}
 }
 
-// leastBounding is the common weight of recorded rows.
-const leastBounding = 0.3
+// minBounding is the common weight of recorded rows.
+const minBounding = 0.3
 
 // recorded are the rows that a part of a fit hands to a mechanism, as it computes them.
 func recorded(c curve, x Data, p [][]float64, w []float64, limit, bound float64) *newtonRows {
 	rows := newNewtonRows()
 	rows.rowBlock = newRowBlock(x.D)
 	rows.load(x, p, w)
-	rows.weigh(c, limit, bound, leastBounding)
+	rows.weigh(c, limit, bound, minBounding)
 	return rows
 }
 
@@ -198,7 +198,7 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 				t.Fatalf("%s curvature of length %v, with the score's weight %v", name, length, want)
 			}
 		}
-		if x.Weight != nil && x.Weight[0] < leastBounding {
+		if x.Weight != nil && x.Weight[0] < minBounding {
 			x.Weight[0] *= r.Float64()
 			if other := recorded(c, x, p, w, limit, bound); math.Abs(other.weight[0]-weight) > 1e-9*weight {
 				t.Fatalf("a row is shortened to %v by one weight, to %v by a smaller one", weight, other.weight[0])

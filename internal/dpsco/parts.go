@@ -72,30 +72,30 @@ func (p *problem) auto() (fit, error) {
 	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps, Leverage: p.leverage()}), nil
 }
 
-// mostWander bounds, in scale units, how far the noise of all steps together may move a clipped
+// maxWander bounds, in scale units, how far the noise of all steps together may move a clipped
 // descent where the loss has no curvature. With half or twice this value the excess risk is a tenth
 // higher over 21 generated distributions and 8 tables, whose individual optima lie on both sides.
-const mostWander = 0.5
+const maxWander = 0.5
 
 // stepsPerCoefficient is the number of steps of a clipped descent per coefficient; the number is
-// kept between fewestSteps and mostClippedSteps. Rows with d coefficients have length sqrt(d), so
+// kept between minSteps and maxClippedSteps. Rows with d coefficients have length sqrt(d), so
 // that a step of length 1/smoothness makes 1/d of the way along a feature that is independent of the others.
 const (
 	stepsPerCoefficient = 6
-	fewestSteps         = 100
-	mostClippedSteps    = 400
+	minSteps            = 100
+	maxClippedSteps     = 400
 )
 
-// From fewestCentred coefficients on a clipped descent uses centred features, with steps centredStep
+// From minCentred coefficients on a clipped descent uses centred features, with steps centredStep
 // times as long. Features of one sign are nearly collinear with the constant, and a step makes 1/d
 // of the way, so that few steps do not separate them without centring.
 const (
-	fewestCentred = 4
-	centredStep   = 2
+	minCentred  = 4
+	centredStep = 2
 )
 
 // centres reports whether a clipped descent uses centred features.
-func (p *problem) centres() bool { return p.Intercept && p.D >= fewestCentred }
+func (p *problem) centres() bool { return p.Intercept && p.D >= minCentred }
 
 // whyClipped returns the reason why auto chooses a clipped descent.
 func (p *problem) whyClipped() string {
@@ -111,13 +111,13 @@ func (p *problem) whyClipped() string {
 // the mean of skewed residuals.
 func (p *problem) clippedDescent() (fit, error) {
 	centred := p.centres()
-	setDefault(&p.Steps, clampBetween(stepsPerCoefficient*p.d(), fewestSteps, mostClippedSteps))
+	setDefault(&p.Steps, clampBetween(stepsPerCoefficient*p.d(), minSteps, maxClippedSteps))
 	if centred {
 		setDefault(&p.StepSize, centredStep/p.smoothness())
 	}
 	steps := p.gd()
 	perClip := p.Steps * p.StepSize * 2 / p.recordsPerNoise() * math.Sqrt(p.d())
-	setDefault(&p.Clip, min(p.gradientNorm(), mostWander/perClip))
+	setDefault(&p.Clip, min(p.gradientNorm(), maxWander/perClip))
 	d := Descent{Loss: p.Loss, Psi: p.bounded(), Mean: p.clip(), Solver: steps}
 	if !centred {
 		return d, nil
@@ -130,11 +130,11 @@ func (p *problem) clippedDescent() (fit, error) {
 // labelLeverage is the length, relative to the root mean square, above which rows weigh less in an
 // accelerated descent on labels. The descent makes moreSteps times as many steps as noise and
 // smoothness alone require, because its start is farther from the optimum than that rule assumes.
-// mostSteps bounds the passes over the rows: about 25 with five columns and 150 with a hundred.
+// maxSteps bounds the passes over the rows: about 25 with five columns and 150 with a hundred.
 const (
 	labelLeverage = 0.7
 	moreSteps     = 4
-	mostSteps     = 200
+	maxSteps      = 200
 )
 
 // weighedDescent returns an accelerated descent on labels. Long rows weigh less in it, because
@@ -142,7 +142,7 @@ const (
 func (p *problem) weighedDescent() Descent {
 	longest := labelLeverage * math.Sqrt(p.sources())
 	setDefault(&p.Clip, p.Loss.Lipschitz()*longest)
-	setDefault(&p.Steps, min(mostSteps, moreSteps*float64(p.facts().AccMDSteps())))
+	setDefault(&p.Steps, min(maxSteps, moreSteps*float64(p.facts().AccMDSteps())))
 	return Descent{Loss: p.Loss, Psi: p.bounded(), Mean: p.clip(), Solver: p.accmd(), Leverage: longest}
 }
 
@@ -312,7 +312,7 @@ const (
 	rangeShare     = 1. / 3 // share of the budget for the histogram
 	blocksPerNoise = 12     // blocks for each standard deviation of a count's noise, needed to find the windows
 	binSpreads     = 2      // width of a bin, in standard deviations of a block's fit
-	leastBlockRows = 4      // least number of rows of a block per coefficient
+	minBlockRows   = 4      // least number of rows of a block per coefficient
 	labelBlockRows = 20     // the same for labels, if rows suffice: coefficients from few labels are too large
 )
 
@@ -323,10 +323,10 @@ func (p *problem) rangeMean() (Aggregator, error) {
 	p.Aggregator = catalogue.AggregatorRangeMean
 	if p.Blocks == 0 {
 		least := math.Ceil(blocksPerNoise * math.Sqrt(2*d) / math.Sqrt(2*p.rho*rangeShare))
-		most := math.Floor(rows / (leastBlockRows * d))
+		most := math.Floor(rows / (minBlockRows * d))
 		if least > most {
 			return nil, fmt.Errorf("%w: %d rows are too few for eps %.6g and %d coefficients, for method %q needs at least %.6g blocks of %d rows a coefficient; ask for more eps or fewer features, or for method %q",
-				ErrInfeasible, p.N, p.budget.Epsilon, p.D, p.Method, least, leastBlockRows, catalogue.MethodAuto)
+				ErrInfeasible, p.N, p.budget.Epsilon, p.D, p.Method, least, minBlockRows, catalogue.MethodAuto)
 		}
 		if p.Labels {
 			most = math.Floor(rows / (labelBlockRows * d))
@@ -340,13 +340,13 @@ func (p *problem) rangeMean() (Aggregator, error) {
 	return RangeMean{Bins: mech.Bins{Width: width, Half: half}, Ratio: math.Sqrt((1 - rangeShare) / rangeShare)}, nil
 }
 
-// leastDelta is the least delta for which the reserve suffices for mech.Centre.
-const leastDelta = 1e-9
+// minDelta is the least delta for which the reserve suffices for mech.Centre.
+const minDelta = 1e-9
 
 // smoothCentre chooses the number of blocks, as many as are useful and the rows allow.
 func (p *problem) smoothCentre() (Aggregator, error) {
-	if p.reserve < privacy.Reserve(leastDelta) {
-		return nil, fmt.Errorf("%w: aggregator %q takes a delta of at least %g; ask for that", ErrInfeasible, p.Aggregator, leastDelta)
+	if p.reserve < privacy.Reserve(minDelta) {
+		return nil, fmt.Errorf("%w: aggregator %q takes a delta of at least %g; ask for that", ErrInfeasible, p.Aggregator, minDelta)
 	}
 	centre := mech.Centre{Epsilon: min(p.budget.Epsilon, 20), Delta: p.reserve, Radius: p.Radius}
 	if p.Blocks == 0 {

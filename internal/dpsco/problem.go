@@ -171,16 +171,16 @@ func (p *problem) sources() float64 {
 // categories are whitened. The alternative, a clipped descent, hardly moves the coefficients of rare
 // levels (docs/experiments/categories.md). dp_int.rows_for_intervals has them too.
 const (
-	mostCategoryMoments = 0.08
-	mostLabelCategories = 0.06 // for labels
+	maxCategoryMoments = 0.08
+	maxLabelCategories = 0.06 // for labels
 )
 
 // fewSources reports whether rows are shorter than their number of coefficients suggests, because of
 // categories, and short enough for whitening. It is a function of public facts.
 func (p *problem) fewSources() bool {
-	most := mostCategoryMoments
+	most := maxCategoryMoments
 	if p.Labels {
-		most = mostLabelCategories
+		most = maxLabelCategories
 	}
 	return p.sources() < p.d() && p.sources()*math.Sqrt(p.d())/p.recordsPerNoise() <= most
 }

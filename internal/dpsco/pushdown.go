@@ -49,7 +49,7 @@ func (x Data) hasOffsets() bool {
 }
 
 // express sets the expressions of the columns in scaled units.
-func (a Scaled) express(x *Pushdown, shape Shape, mostWeight float64) {
+func (a Scaled) express(x *Pushdown, shape Shape, maxWeight float64) {
 	for j, term := range x.Features {
 		if term.Level > 0 {
 			x.x = append(x.x, sqlsum.Mul(sqlsum.Sub(sqlsum.Is(term.Column, term.Level), sqlsum.Number(a.centres()[j])), sqlsum.Number(1/a.X[j])))
@@ -75,7 +75,7 @@ func (a Scaled) express(x *Pushdown, shape Shape, mostWeight float64) {
 		x.exposure = sqlsum.Positive(x.Exposure, a.Exposure)
 	}
 	if x.Weight > 0 {
-		x.weight = sqlsum.Min(sqlsum.Positive(x.Weight, mostWeight), sqlsum.Number(1))
+		x.weight = sqlsum.Min(sqlsum.Positive(x.Weight, maxWeight), sqlsum.Number(1))
 	}
 }
 

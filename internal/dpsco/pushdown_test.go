@@ -153,7 +153,7 @@ func askedFor(t *testing.T, model, method string, weights bool, x *Data) Scaled 
 		}
 	}
 	if weights {
-		options["weight"], options["max_weight"] = "w", float64(mostWeight)
+		options["weight"], options["max_weight"] = "w", float64(maxWeight)
 	} else {
 		x.Weight = nil
 	}
@@ -305,7 +305,7 @@ func TestNeighboursOfPushdown(t *testing.T) {
 				neighbour := cloned(x)
 				neighbour.Y[k], neighbour.X[0][k], neighbour.X[1][k] = other[0], other[1], other[2]
 				if neighbour.Weight != nil {
-					neighbour.Weight[k] = mostWeight
+					neighbour.Weight[k] = maxWeight
 				}
 				for r, release := range taped(t, a, pushedDown(neighbour), tape).Releases {
 					share := release.Share(tape.Releases[r])

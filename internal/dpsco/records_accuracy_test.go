@@ -18,7 +18,7 @@ import (
 // with an effect of the person as large as what changes. panelTruth are its coefficients.
 func panel(persons int, labels bool, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 77))
-	x := Data{Shape: Shape{N: persons, D: 5, Intercept: true}, X: make([][]float64, 4), MaxRows: mostFellows, First: []int{0}}
+	x := Data{Shape: Shape{N: persons, D: 5, Intercept: true}, X: make([][]float64, 4), MaxRows: maxFellows, First: []int{0}}
 	for range persons {
 		own, a, b := r.NormFloat64(), r.NormFloat64(), float64(r.IntN(2))
 		for range []int{1, 3, 3, 3, 5, 5, 5}[r.IntN(7)] {
@@ -184,7 +184,7 @@ func TestRecordsOfAllRowsErrLeast(t *testing.T) {
 // Intervals of scores hold for persons too: of 40 tables at a true coverage of 95 %, 30 or fewer would
 // be covered with a probability below 1e-5, and seeds are fixed.
 func TestIntervalsOfScoresOfPersonsCover(t *testing.T) {
-	a := Score{Coefficients: panelTruth, Scale: 1, MaxRows: mostFellows}
+	a := Score{Coefficients: panelTruth, Scale: 1, MaxRows: maxFellows}
 	large := panel(300_000, false, 9)
 	total, residuals, weights := 0.0, make([]float64, len(large.Y)), 0.0
 	predict(residuals, large.flat(), panelTruth)

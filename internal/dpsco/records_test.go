@@ -16,12 +16,12 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// mostFellows is Data.MaxRows in these tests.
-const mostFellows = 5
+// maxFellows is Data.MaxRows in these tests.
+const maxFellows = 5
 
 // grouped makes records of some sizes of rows in their order.
 func grouped(x Data, sizes []int) Data {
-	x.N, x.MaxRows, x.First = len(sizes), mostFellows, []int{0}
+	x.N, x.MaxRows, x.First = len(sizes), maxFellows, []int{0}
 	for _, m := range sizes {
 		x.First = append(x.First, x.First[len(x.First)-1]+m)
 	}
@@ -35,18 +35,18 @@ func recordNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 	sizes := make([]int, s.N)
 	total := 0
 	for u := range sizes {
-		sizes[u] = 1 + r.IntN(mostFellows)
+		sizes[u] = 1 + r.IntN(maxFellows)
 		total += sizes[u]
 	}
 	changed := r.IntN(s.N)
 	rows := s
 	rows.N = total
 	x, _ := neighbours(r, rows, labels)
-	rows.N = mostFellows
+	rows.N = maxFellows
 	y, z := neighbours(r, rows, labels)
 	switch r.IntN(4) {
 	case 0: // many extreme rows for none
-		for i := range mostFellows {
+		for i := range maxFellows {
 			y.set(i, func(int) float64 { return 1e6 })
 			z.set(i, func(int) float64 { return math.NaN() })
 			if labels {
@@ -55,12 +55,12 @@ func recordNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 		}
 	case 1: // the opposite
 		v := hostile(r)
-		for i := range mostFellows {
+		for i := range maxFellows {
 			y.set(i, func(int) float64 { return v })
 			z.set(i, func(j int) float64 { return math.Copysign(v, float64(j)) })
 		}
 	}
-	return withRecord(x, sizes, changed, y, 1+r.IntN(mostFellows)), withRecord(x, sizes, changed, z, 1+r.IntN(mostFellows))
+	return withRecord(x, sizes, changed, y, 1+r.IntN(maxFellows)), withRecord(x, sizes, changed, z, 1+r.IntN(maxFellows))
 }
 
 // withRecord is a table of records of which one has the first rows of y.
@@ -101,7 +101,7 @@ func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 		for k := range 6 {
 			s := Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
 			plan := func() *Plan {
-				p, err := Scaled{Algorithm: a, X: repeat(1, s.Columns()), Y: 1, MaxRows: mostFellows}.Plan(s, generous, privacy.Concentrated{})
+				p, err := Scaled{Algorithm: a, X: repeat(1, s.Columns()), Y: 1, MaxRows: maxFellows}.Plan(s, generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
@@ -144,7 +144,7 @@ func TestReplaysOfScoresOfRecords(t *testing.T) {
 		for _, delta := range []float64{0, 1e-3} {
 			for range 60 {
 				s := Shape{N: 1 + r.IntN(23), D: len(a.Coefficients), Intercept: true}
-				a.MaxRows = mostFellows
+				a.MaxRows = maxFellows
 				x, y := recordNeighbours(r, s, a.Labels)
 				_, err := replay(t, func() *Plan {
 					p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
@@ -343,7 +343,7 @@ func TestReplaysOfScoresOfRecordsInGroups(t *testing.T) {
 			x, y := recordNeighbours(r, s, a.Labels)
 			x, y = recordsInGroups(r, x, y, 1+k%3)
 			b := a
-			b.MaxRows, b.Coefficients = mostFellows, slices.Repeat(a.Coefficients, x.GroupCount)
+			b.MaxRows, b.Coefficients = maxFellows, slices.Repeat(a.Coefficients, x.GroupCount)
 			_, err := replay(t, func() *Plan {
 				p, err := b.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: []float64{0, 1e-3}[k%2]}, privacy.Concentrated{})
 				if err != nil {

@@ -214,7 +214,7 @@ func (p *problem) fewSums() bool {
 	if p.Method == catalogue.MethodNewton || p.chosenMethod == catalogue.MethodNewton {
 		products = 2 // of curvature and of scores, in its last pass
 	}
-	return 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
+	return 2+2*d+products*d*(d+1)/2 <= sqlsum.MaxColumns
 }
 
 // fix determines the noise and, with it, all parameters.

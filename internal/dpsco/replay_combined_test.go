@@ -26,7 +26,7 @@ func combined(r *rand.Rand, s *Shape, rows int) (request Algorithm, b privacy.Bu
 	}
 	most := 0.
 	if weights {
-		most = mostWeight
+		most = maxWeight
 	}
 	scaled := Scaled{X: make([]float64, s.Columns()), Y: 1, MaxRows: rows}
 	for j := range scaled.X {
@@ -81,7 +81,7 @@ func TestReplaysOfAllTogether(t *testing.T) {
 	for k := range 900 {
 		s, rows := Shape{N: []int{1 + r.IntN(30), 60, 300, 700}[r.IntN(4)], D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, 0
 		if r.IntN(3) == 0 {
-			rows = mostFellows
+			rows = maxFellows
 		}
 		a, b, weights, labels, counts := combined(r, &s, rows)
 		var accountant privacy.Accountant = privacy.Concentrated{}
@@ -96,10 +96,10 @@ func TestReplaysOfAllTogether(t *testing.T) {
 			x, y = recordNeighbours(r, s, labels)
 		}
 		extreme := func() float64 {
-			return []float64{0, 1, -1, 5e-324, 1e300, math.Inf(1), math.NaN(), math.Inf(-1), 700, -700, mostWeight}[r.IntN(11)]
+			return []float64{0, 1, -1, 5e-324, 1e300, math.Inf(1), math.NaN(), math.Inf(-1), 700, -700, maxWeight}[r.IntN(11)]
 		}
 		// The columns are made before any is given, so that all follow the same record.
-		weight, otherWeight := auxiliaryAlike(x, y, func() float64 { return mostWeight * r.Float64() }, extreme)
+		weight, otherWeight := auxiliaryAlike(x, y, func() float64 { return maxWeight * r.Float64() }, extreme)
 		offset, otherOffset := auxiliaryAlike(x, y, r.NormFloat64, extreme)
 		exposure, otherExposure := auxiliaryAlike(x, y, func() float64 { return math.Exp(r.NormFloat64()) }, extreme)
 		if weights {
@@ -152,7 +152,7 @@ func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 		if weights {
 			x.Weight = make([]float64, s.N)
 			for i := range x.Weight {
-				x.Weight[i] = mostWeight * r.Float64()
+				x.Weight[i] = maxWeight * r.Float64()
 			}
 		}
 		if s.GroupCount > 0 {

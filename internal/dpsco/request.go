@@ -44,16 +44,16 @@ func setDefault(parameter *float64, value float64) {
 // float64 nearest to 0.1 is above 0.1.
 func below(epsilon float64) float64 { return math.Nextafter(epsilon, 0) }
 
-// mostNoise is a noise multiplier that leaves no information on any table. If more is needed, the account
+// maxNoise is a noise multiplier that leaves no information on any table. If more is needed, the account
 // cannot prove the requested epsilon.
-const mostNoise = 0x1p40
+const maxNoise = 0x1p40
 
 // leastNoise returns the least noise multiplier whose event keeps within the budget.
 //
-// Errors: those of privacy.Calibrate, with ErrNoFit above mostNoise.
+// Errors: those of privacy.Calibrate, with ErrNoFit above maxNoise.
 func leastNoise(a privacy.Accountant, b privacy.Budget, event func(z float64) (privacy.Event, error)) (float64, error) {
 	return privacy.Calibrate(a, b, func(z float64) (privacy.Event, error) {
-		if z > mostNoise {
+		if z > maxNoise {
 			return nil, privacy.ErrNoFit
 		}
 		return event(z)

@@ -81,7 +81,7 @@ func (r *Result) each(f func(*Result)) {
 // for: it is below .05 where the interval leaves 0 out. Nil where there are no intervals.
 func (r Result) PValues() (p []float64) {
 	for j, low := range r.Low {
-		student := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: min(r.DF[j], mostDegrees)}
+		student := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: min(r.DF[j], maxDegrees)}
 		beyond := func(t, bias float64) float64 { return student.Survival(t-bias) + student.Survival(t+bias) }
 		half := (r.High[j] - low) / 2 / r.StdErr[j]
 		bias := bisect(0, half, func(bias float64) bool { return beyond(half, bias) < 0.05 })
@@ -135,8 +135,8 @@ const namedShare = 0.9
 // hiddenDirection is why there are no errors where noise masks a direction of the features.
 const hiddenDirection = "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
 
-// mostNamed is the largest number of features of a hidden direction for which these are named.
-const mostNamed = 3
+// maxNamed is the largest number of features of a hidden direction for which these are named.
+const maxNamed = 3
 
 // hiddenFeatures returns the coefficients of the features that make up the given number of directions in
 // which rows vary least, the largest of each direction first; nil if one of the directions is made of many
@@ -173,7 +173,7 @@ func featuresOf(direction []float64, intercept bool) []int {
 	}
 	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(direction[j], direction[i]) })
 	all, named := floats.Sum(direction), 0.0
-	for k, j := range order[:min(mostNamed, d)] {
+	for k, j := range order[:min(maxNamed, d)] {
 		if named += direction[j]; named > 0 && named >= namedShare*all {
 			return order[:k+1]
 		}

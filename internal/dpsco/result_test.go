@@ -35,7 +35,7 @@ func TestPValuesAgreeWithIntervals(t *testing.T) {
 				if (p < 0.05) != (part > 1) {
 					t.Errorf("%v degrees, bias %v: p = %v, 0 is at %v half widths", df, bias, p, part)
 				}
-				want := 2 * distuv.StudentsT{Sigma: 1, Nu: min(df, mostDegrees)}.Survival(part*half/2)
+				want := 2 * distuv.StudentsT{Sigma: 1, Nu: min(df, maxDegrees)}.Survival(part*half/2)
 				if bias == 0 && math.Abs(p-want) > 1e-6*want || p < want*(1-1e-6) {
 					t.Errorf("%v degrees, bias %v: p = %v, without bias %v", df, bias, p, want)
 				}

@@ -231,7 +231,7 @@ func TestBlocksGiveWhatSingleRowsGive(t *testing.T) {
 			if k&2 != 0 {
 				sizes := make([]int, 0, s.N)
 				for left := s.N; left > 0; left -= sizes[len(sizes)-1] {
-					sizes = append(sizes, min(left, 1+r.IntN(mostFellows)))
+					sizes = append(sizes, min(left, 1+r.IntN(maxFellows)))
 				}
 				x = grouped(x, sizes)
 			}

@@ -10,23 +10,23 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// The histogram of sizes has leastForScales of the zCDP budget or, where the noise on its counts would deviate by more
+// The histogram of sizes has minForScales of the zCDP budget or, where the noise on its counts would deviate by more
 // than rareNoise of the rows, as much more as is needed, at most moreForScales, so that columns that are mostly 0 are
-// seen; or where it would then deviate by more than seenNoise, at most mostForScales. Where that leaves a deviation of more
+// seen; or where it would then deviate by more than seenNoise, at most maxForScales. Where that leaves a deviation of more
 // than hopelessNoise there is none.
 const (
-	leastForScales = 0.04
-	rareNoise      = 0.01
-	moreForScales  = 0.1
-	seenNoise      = 0.03
-	mostForScales  = 0.2
-	hopelessNoise  = 0.15
+	minForScales  = 0.04
+	rareNoise     = 0.01
+	moreForScales = 0.1
+	seenNoise     = 0.03
+	maxForScales  = 0.2
+	hopelessNoise = 0.15
 )
 
 // shareForScales is that share, where noise is the deviation if the histogram had the whole budget, relative to the rows;
 // 0: there is none.
 func shareForScales(noise float64) float64 {
-	share := min(max(clampBetween(square(noise/rareNoise), leastForScales, moreForScales), square(noise/seenNoise)), mostForScales)
+	share := min(max(clampBetween(square(noise/rareNoise), minForScales, moreForScales), square(noise/seenNoise)), maxForScales)
 	if noise > hopelessNoise*math.Sqrt(share) {
 		return 0
 	}

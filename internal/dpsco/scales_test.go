@@ -102,7 +102,7 @@ func findingFits(s Shape) map[string]standardised {
 			columns[k].unscaled = true
 		}
 		a.Scales = unscaled(columns, true)
-		a.Scales.Share = leastForScales
+		a.Scales.Share = minForScales
 		if name == "counts" {
 			a.Centres = centreSearch{} // a fit may look for scales alone
 		}
@@ -437,7 +437,7 @@ func standardisedOf(t *testing.T, r Regression, s Shape, b privacy.Budget) (a st
 // Where there are too few rows for the other methods a descent has the scales that are found, with a share of the
 // budget by which they are seen, and the histogram costs that share. With still fewer nobody looks.
 func TestDescentsHaveScalesThatAreFound(t *testing.T) {
-	for rows, share := range map[int]float64{100_000: leastForScales, 20_000: .0895, 5_000: .159, 3_000: mostForScales, 700: 0} {
+	for rows, share := range map[int]float64{100_000: minForScales, 20_000: .0895, 5_000: .159, 3_000: maxForScales, 700: 0} {
 		x := drawLaw("gauss", rows, 9, 1)
 		budget := privacy.Budget{Epsilon: .3, Delta: 1e-6}
 		a, first := standardisedOf(t, withoutScales(Regression{Loss: loss.Squared{}}, x.Shape).Inner().(Regression), x.Shape, budget)

@@ -49,9 +49,9 @@ func (g *scoring) newCountedRows(x Data) scoredRows {
 	return rows
 }
 
-// mostExposures is the largest exposure, as a multiple of the typical one, of a row with full weight in the
+// maxExposures is the largest exposure, as a multiple of the typical one, of a row with full weight in the
 // rate.
-const mostExposures = 4
+const maxExposures = 4
 
 // compareWithRate releases the rate of counts and the histogram of deviances with that rate, and replaces
 // exposures by these deviances.
@@ -76,7 +76,7 @@ func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 // noise.
 func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, doubt float64) {
 	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
-	longest := mostExposures * g.Exposure
+	longest := maxExposures * g.Exposure
 	rows.pass(func() func(int, Data) {
 		s, v, exposures, ones := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
@@ -97,16 +97,16 @@ func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, do
 	return count * cut / (max(total[0], least) * longest), deviation / max(count-2*deviation, least)
 }
 
-// mostOfRate is the largest share of the deviance with one rate that may be due to the noise of the rate. A
+// maxOfRate is the largest share of the deviance with one rate that may be due to the noise of the rate. A
 // small relative error of the rate raises the mean deviance by its square times the mean count. Exposures
 // that are many times as large as their scale make the counts of rows small.
-const mostOfRate = 0.03
+const maxOfRate = 0.03
 
 const whyNoRate = "noise hides the rate of counts: ask for more eps, or give the exposure a scale that fits"
 
-// rateIsNoise reports whether the noise of the rate has a larger share of the deviance than mostOfRate.
+// rateIsNoise reports whether the noise of the rate has a larger share of the deviance than maxOfRate.
 func (m *measured) rateIsNoise() bool {
-	return square(m.rateDoubt)*m.targets.excess(0) > mostOfRate*m.deviations.excess(0)
+	return square(m.rateDoubt)*m.targets.excess(0) > maxOfRate*m.deviations.excess(0)
 }
 
 // devianceExplained is 1 less the mean deviance over the mean deviance with one rate for all rows. Clipping

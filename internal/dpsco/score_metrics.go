@@ -48,9 +48,9 @@ const scoreBiasShare = 0.8
 // visible, and lower ones do, but for deviance_explained: a mean has an interval then, whatever is seen, and one of
 // squares where the second moment seems to exist. They were chosen on laws and tables (docs/experiments/scores.md).
 var (
-	sizeIndex   = leastIndex{coarse: 2.5}
-	squareIndex = leastIndex{coarse: 3.3, fine: 2}
-	ratioIndex  = leastIndex{coarse: 2.9, fine: 1.75}
+	sizeIndex   = minIndex{coarse: 2.5}
+	squareIndex = minIndex{coarse: 3.3, fine: 2}
+	ratioIndex  = minIndex{coarse: 2.9, fine: 1.75}
 )
 
 // chooseCuts chooses clipping thresholds, which balance noise with the bias by clipping.
@@ -263,11 +263,11 @@ type quotient struct {
 	why          string                  // why there is no interval; empty: there is one
 	whyNoValue   string                  // why there is no value if noise masks the denominator
 	negative     string                  // why there is none if the ratio is negative and has no interval; empty: it may be
-	vague        bool                    // without an interval there is no value either, if what is seen leaves it unknown within mostVague
+	vague        bool                    // without an interval there is no value either, if what is seen leaves it unknown within maxVague
 }
 
-// mostVague is the largest width at which a share of what a model explains is given without an interval.
-const mostVague = 0.2
+// maxVague is the largest width at which a share of what a model explains is given without an interval.
+const maxVague = 0.2
 
 // metric computes the metric of a quotient.
 func (m *measured) metric(c quotient) Metric {
@@ -280,7 +280,7 @@ func (m *measured) metric(c quotient) Metric {
 	switch {
 	case c.why != "":
 		result.WhyNull = c.why
-		if c.vague && !(bounded && c.to(high)-c.to(low) <= mostVague) {
+		if c.vague && !(bounded && c.to(high)-c.to(low) <= maxVague) {
 			result.Value = nil
 		}
 	case bounded:
@@ -320,7 +320,7 @@ func (m *measured) meanSize(name string) Metric {
 	}
 	least := sizeIndex
 	if m.Labels { // mayHide bounds the tail of their losses
-		least = leastIndex{}
+		least = minIndex{}
 	}
 	return m.metric(quotient{
 		name: name, above: m.number(0, m.cut), below: m.one(), why: least.refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,

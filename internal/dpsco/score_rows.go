@@ -148,14 +148,14 @@ func (m *measured) findScales(rows scoredRows, noise mechanism, src *mech.Source
 	}
 	typical = seen && targets.between(typicalPart*m.scale, 4*m.scale) >= typicalShare*float64(rows.N)
 	if size, seen := residuals.size(noise); seen {
-		m.unit = max(size, leastUnit*m.scale)
+		m.unit = max(size, minUnit*m.scale)
 	}
 	return typical
 }
 
-// leastUnit is the least unit of residuals, in scales of the target: few residuals may be as large as targets while most
+// minUnit is the least unit of residuals, in scales of the target: few residuals may be as large as targets while most
 // are tiny, and the histogram ends at 2^16 units.
-const leastUnit = 0x1p-11
+const minUnit = 0x1p-11
 
 // beyondTypical is how many times as large as the target's scale, a typical target, a residual may be where noise hides
 // it: where few rows have a target at all, such as a claim, some are far larger than a typical one.

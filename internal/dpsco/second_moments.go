@@ -34,9 +34,9 @@ type Moments struct {
 // values all equal their scales.
 const rowLength = 1.5
 
-// mostMomentTerms is the largest number of rows of the released matrix: the database computes all fits from
+// maxMomentTerms is the largest number of rows of the released matrix: the database computes all fits from
 // it.
-const mostMomentTerms = 64
+const maxMomentTerms = 64
 
 func (a SecondMoments) withPublicFacts(s Scaled) Algorithm {
 	a.Columns = s.Sources // Sources includes the constant, in place of the target
@@ -91,8 +91,8 @@ func checkMoments(s Shape, b privacy.Budget) error {
 		return fmt.Errorf("%w: delta is %v; second moments need one above 0 and below 1", ErrParameter, b.Delta)
 	case !s.Intercept || s.GroupCount > 0:
 		return fmt.Errorf("%w: second moments are of rows with a constant, and not by groups", ErrParameter)
-	case s.D+1 > mostMomentTerms:
-		return fmt.Errorf("%w: %d terms, a level of a category counting as one; second moments are for at most %d. Name fewer columns", ErrInfeasible, s.D+1, mostMomentTerms)
+	case s.D+1 > maxMomentTerms:
+		return fmt.Errorf("%w: %d terms, a level of a category counting as one; second moments are for at most %d. Name fewer columns", ErrInfeasible, s.D+1, maxMomentTerms)
 	}
 	return checkRequest(s, b)
 }

@@ -36,7 +36,7 @@ func TestReplaysOfSecondMoments(t *testing.T) {
 			x, y = comingRows(r, s, false)
 		} else if k%2 == 0 {
 			x, y = recordNeighbours(r, s, false)
-			maxRows = mostFellows
+			maxRows = maxFellows
 		}
 		moved, err := replay(t, func() *Plan { return momentsIn(s, generous, maxRows, t) }, x, y)
 		if err != nil {
@@ -81,7 +81,7 @@ func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
 		"eps 0":              {s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
 		"no constant":        {Shape{N: 100, D: 2}, b, privacy.Concentrated{}, ErrParameter},
 		"groups":             {Shape{N: 100, D: 2, Intercept: true, GroupCount: 2}, b, privacy.Concentrated{}, ErrParameter},
-		"too many terms":     {Shape{N: 100, D: mostMomentTerms, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
+		"too many terms":     {Shape{N: 100, D: maxMomentTerms, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
 		"no rows":            {Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
 		"delta on pure data": {s, b, privacy.PureSum{}, ErrInfeasible},
 	} {

@@ -69,21 +69,21 @@ var (
 // A column is moved if an interval no longer than longestInterval surely holds mostValues of all rows: by
 // sureOfValues deviations of the noise of its count. It remains as it is if that interval is within a bin of 0, if
 // the count of values far from it stands out by standsFar deviations (surelyFar where that is less than fewFar of
-// the rows), or if one bin of the second seems to hold mostInOneBin of the rows. Where 0 or another single value is
+// the rows), or if one bin of the second seems to hold maxInOneBin of the rows. Where 0 or another single value is
 // that frequent, the others are few, may lie anywhere, and would become very long.
 //
-// Without a second histogram such a target is moved, but keeps its unit, and others have a unit of leastOfTarget at
+// Without a second histogram such a target is moved, but keeps its unit, and others have a unit of minOfTarget at
 // least: the rows beyond the interval may be a quarter of all, and gradients are clipped in that unit.
 const (
 	longestInterval = 0x1p-3
 	longestOfTarget = 1    // without a second histogram
-	leastOfTarget   = 0.25 // the least unit, without a second histogram
+	minOfTarget     = 0.25 // the least unit, without a second histogram
 	mostValues      = 0.75
 	sureOfValues    = 2
 	standsFar       = 2.3
 	surelyFar       = 3
 	fewFar          = 0.001
-	mostInOneBin    = 0.65
+	maxInOneBin     = 0.65
 )
 
 // standardise returns the fit that the problem's public facts allow to make on standardised columns. The slope
@@ -330,10 +330,10 @@ func placement(x Data, columns []numeric, position, detail mechanism, src *mech.
 			centre, scale := moved.of(c)
 			switch *centre, *scale = (low+high)/2, max(high-low, 2*first.Width)/2; {
 			case detail != nil: // the second histogram says more
-			case slices.Max(counts.noisy) > mostInOneBin*counts.rows:
+			case slices.Max(counts.noisy) > maxInOneBin*counts.rows:
 				*scale = 1
 			default:
-				*scale = max(*scale, leastOfTarget)
+				*scale = max(*scale, minOfTarget)
 			}
 		}
 	}
@@ -500,5 +500,5 @@ func (c positionCounts) interval(longest float64) (low, high float64, ok bool) {
 // that be seen.
 func (c positionCounts) together() bool {
 	far, sd := c.noisy[0]+c.noisy[len(c.noisy)-1], math.Sqrt2*c.sd
-	return far < clampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd) && slices.Max(c.noisy) <= mostInOneBin*c.rows
+	return far < clampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd) && slices.Max(c.noisy) <= maxInOneBin*c.rows
 }

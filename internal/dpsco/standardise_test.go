@@ -76,14 +76,14 @@ func nearRecords(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 	sizes, rows := make([]int, s.N), s
 	rows.N = 0
 	for u := range sizes {
-		sizes[u] = 1 + r.IntN(mostFellows)
+		sizes[u] = 1 + r.IntN(maxFellows)
 		rows.N += sizes[u]
 	}
 	x, _ := nearNeighbours(r, rows, labels)
-	rows.N = mostFellows
+	rows.N = maxFellows
 	y, z := neighbours(r, rows, labels)
 	changed := r.IntN(s.N)
-	return withRecord(x, sizes, changed, y, 1+r.IntN(mostFellows)), withRecord(x, sizes, changed, z, 1+r.IntN(mostFellows))
+	return withRecord(x, sizes, changed, y, 1+r.IntN(maxFellows)), withRecord(x, sizes, changed, z, 1+r.IntN(maxFellows))
 }
 
 // One replaced row moves the integers of both histograms, and of all releases of the fit on columns that were

@@ -138,8 +138,8 @@ func (r *rowBlock) weightedResiduals(dst []float64) {
 	simd.Multiply(dst, dst, r.root)
 }
 
-// leastWeight is the least value used for a mean weight.
-const leastWeight = 1e-4
+// minWeight is the least value used for a mean weight.
+const minWeight = 1e-4
 
 // noisyConstant is the second moment of the constant, which is the mean of the squares with which it
 // enters, and the standard deviation of its noise.

@@ -50,15 +50,15 @@ func poissonOf(r *rand.Rand, mean float64) (count int) {
 	return count
 }
 
-// mostWeight is the largest of a weightedLaw.
-const mostWeight = 4
+// maxWeight is the largest of a weightedLaw.
+const maxWeight = 4
 
 // repeated has every row as often as its weight says: a fit of them without weights is the
 // weighted one.
 func repeated(x Data) Data {
 	out := Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
 	for i, w := range x.Weight {
-		for range int(min(w, mostWeight)) {
+		for range int(min(w, maxWeight)) {
 			out.Y = append(out.Y, x.Y[i])
 			for j, column := range x.X {
 				out.X[j] = append(out.X[j], column[i])
@@ -74,7 +74,7 @@ func repeated(x Data) Data {
 
 // withWeights is a model with weights, at a method.
 func withWeights(model, method string) Algorithm {
-	given := map[string]any{"weight": "w", "max_weight": float64(mostWeight), "method": method}
+	given := map[string]any{"weight": "w", "max_weight": float64(maxWeight), "method": method}
 	a, err := Recipe(model, given, []string{"a", "b"})
 	if err != nil {
 		panic(err)
@@ -118,7 +118,7 @@ func TestWeightsAreRepeatedRows(t *testing.T) {
 			}
 			want, _ := best(l, repeated(x))
 			for i := 0; i < x.N; i += 10 { // unusable rows, and weights above the largest one
-				if x.Weight[i] == mostWeight {
+				if x.Weight[i] == maxWeight {
 					x.Weight[i] = 1e6
 				}
 				if x.Weight[i] == 0 {
@@ -148,7 +148,7 @@ func TestEqualWeightsAreNone(t *testing.T) {
 				continue
 			}
 			x := weightedLaw(model, 4000, 2)
-			x.Weight = slices.Repeat([]float64{mostWeight}, x.N)
+			x.Weight = slices.Repeat([]float64{maxWeight}, x.N)
 			budget := privacy.Budget{Epsilon: 100, Delta: 1e-6}
 			with := weighedResult(t, withWeights(model, method), model == "poisson", x, budget, 3)
 			x.Weight = nil
@@ -226,9 +226,9 @@ func weightNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 		}
 	}
 	differs := func(i int) bool { return i == changed }
-	a.Weight, b.Weight = give(func() float64 { return []float64{0, 1, mostWeight, 1e9, math.NaN()}[r.IntN(5)] }, func(int) (float64, float64) {
+	a.Weight, b.Weight = give(func() float64 { return []float64{0, 1, maxWeight, 1e9, math.NaN()}[r.IntN(5)] }, func(int) (float64, float64) {
 		if r.IntN(2) == 0 {
-			return 0, mostWeight
+			return 0, maxWeight
 		}
 		return hostile(r), hostile(r)
 	}, differs)
@@ -257,7 +257,7 @@ func TestReplaysOfWeights(t *testing.T) {
 	requests := replays()
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		a, r := requests[name], rand.New(rand.NewPCG(7, uint64(len(name))))
-		a.MaxWeight = mostWeight
+		a.MaxWeight = maxWeight
 		_, counts := a.Loss.(loss.Poisson)
 		for k := range 4 {
 			s := Shape{N: 23 * (1 + k/3), D: 2 + k%2, Intercept: k%3 == 0}
@@ -316,10 +316,10 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 		}
 		algorithms := map[string]Algorithm{}
 		for name, tau := range map[string]float64{"staged": 0.5, "staged, another quantile": 0.8} {
-			algorithms[name] = Scaled{Algorithm: L1{Method: catalogue.MethodStaged, Tau: tau, MaxWeight: mostWeight}, X: repeat(2, s.Columns()), Y: 1, MaxRows: rows}
+			algorithms[name] = Scaled{Algorithm: L1{Method: catalogue.MethodStaged, Tau: tau, MaxWeight: maxWeight}, X: repeat(2, s.Columns()), Y: 1, MaxRows: rows}
 		}
 		for name, score := range map[string]Score{"score": {}, "score of labels": {Labels: true}, "score of counts": {Counts: true}} {
-			score.Coefficients, score.MaxWeight, score.MaxRows = repeat(0.5, s.D), mostWeight, rows
+			score.Coefficients, score.MaxWeight, score.MaxRows = repeat(0.5, s.D), maxWeight, rows
 			algorithms[name] = score
 		}
 		for name, a := range algorithms {
@@ -349,13 +349,13 @@ func TestReplaysOfLightWeightsInStages(t *testing.T) {
 		x := drawLaw("gauss", 60, 1+k%3, uint64(k))
 		x.Weight = make([]float64, x.N)
 		for i := range x.N {
-			x.Weight[i] = .01 * mostWeight * float64(1+i%3)
+			x.Weight[i] = .01 * maxWeight * float64(1+i%3)
 		}
 		y, i := cloned(x), r.IntN(x.N)
-		x.Weight[i], y.Weight[i] = []float64{0, .02 * mostWeight, math.NaN()}[k%3], mostWeight
+		x.Weight[i], y.Weight[i] = []float64{0, .02 * maxWeight, math.NaN()}[k%3], maxWeight
 		y.Y[i] = hostile(r)
 		shares, err := replay(t, func() *Plan {
-			a := L1{Method: catalogue.MethodStaged, Tau: []float64{.2, .9, .5}[k/3%3], MaxWeight: mostWeight}
+			a := L1{Method: catalogue.MethodStaged, Tau: []float64{.2, .9, .5}[k/3%3], MaxWeight: maxWeight}
 			p, err := Scaled{Algorithm: a, X: repeat(1, x.Columns()), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
 			if err != nil {
 				t.Fatal(err)
@@ -386,7 +386,7 @@ func TestEveryMethodTakesWeights(t *testing.T) {
 			continue
 		}
 		for _, a := range []Regression{{Method: method}, {Method: method, Whitening: catalogue.WhiteningOn, Batch: 4000}} {
-			a.Loss, a.MaxWeight, a.Clip = loss.Squared{}, mostWeight, 20
+			a.Loss, a.MaxWeight, a.Clip = loss.Squared{}, maxWeight, 20
 			for _, persons := range []bool{false, true} {
 				data, rows := x, 0
 				if persons {
@@ -468,7 +468,7 @@ func TestWeightedMediansAreThoseOfRepeatedRows(t *testing.T) {
 					return w
 				}
 				many := repeated(x)
-				got, want := fit(x, mostWeight), fit(many, 0)
+				got, want := fit(x, maxWeight), fit(many, 0)
 				if distance(got, want) > 0.05 || distance(got, want) > 0.2*distance(fit(weightless(x), 0), want) {
 					t.Errorf("tau %g, %s: %v, want %v", tau, method, got, want)
 				}
@@ -482,7 +482,7 @@ func TestWeightedMediansAreThoseOfRepeatedRows(t *testing.T) {
 func TestTheInterceptIsWeighted(t *testing.T) {
 	x := weightedLaw("linear", 60_000, 9)
 	for i := range x.Weight {
-		if x.Weight[i] = 0.2 * mostWeight; i%3 > 0 {
+		if x.Weight[i] = 0.2 * maxWeight; i%3 > 0 {
 			x.Weight[i] = 0
 		}
 	}
@@ -514,7 +514,7 @@ func TestScoresAreWeighted(t *testing.T) {
 				}
 				return r.Metrics
 			}
-			want, got, rough := metrics(many, 0, 1000), metrics(x, mostWeight, 1000), metrics(x, mostWeight, 1)
+			want, got, rough := metrics(many, 0, 1000), metrics(x, maxWeight, 1000), metrics(x, maxWeight, 1)
 			for k, m := range want {
 				if g := got[k]; g.Value == nil || math.Abs(*g.Value-*m.Value) > 0.01*math.Abs(*m.Value) {
 					t.Errorf("%s, delta %v: %s is %v, want %v", model, delta, m.Name, g.Value, *m.Value)

@@ -148,7 +148,7 @@ func rareLengths(moments *mat.SymDense, hidden float64, lengths *magnitudes, int
 	}
 	long := 1 - lengths.below(math.Sqrt(float64(first+1)))
 	for j := first; j < moments.SymmetricDim(); j++ {
-		share := max(moments.At(j, j), hidden, leastEigenvalue)
+		share := max(moments.At(j, j), hidden, minEigenvalue)
 		if share < rareShare && share < 2*long {
 			rare = append(rare, 1/math.Sqrt(share))
 		}
@@ -225,5 +225,5 @@ func (x Data) times(p mat.Matrix) Data {
 	return x
 }
 
-// leastEigenvalue is a lower bound for eigenvalues of second moments wherever they are divisors.
-const leastEigenvalue = 1e-6
+// minEigenvalue is a lower bound for eigenvalues of second moments wherever they are divisors.
+const minEigenvalue = 1e-6

@@ -122,12 +122,12 @@ func logLossOf(z, y float64) (value, first, second float64) {
 	return value, first - y, e / (1 + e) / (1 + e)
 }
 
-// mostExponent limits the logarithm of a mean, so that the mean is finite.
-const mostExponent = 100
+// maxExponent limits the logarithm of a mean, so that the mean is finite.
+const maxExponent = 100
 
 // devianceOf returns half of the deviance of a count y at the mean e^z.
 func devianceOf(z, y float64) (value, first, second float64) {
-	mean := math.Exp(min(z, mostExponent))
+	mean := math.Exp(min(z, maxExponent))
 	value = mean - y
 	if y > 0 {
 		value += y * (math.Log(y) - z)

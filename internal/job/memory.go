@@ -112,7 +112,7 @@ func (s *Sidecar) pulled(c *claim, p *dpsco.Plan, n int64) (placement, error) {
 	}
 	need := c.need(n)
 	switch {
-	case c.Dataset.MaxRows > 0 && n > arrowio.MostRows/int64(c.Dataset.MaxRows):
+	case c.Dataset.MaxRows > 0 && n > arrowio.MaxRows/int64(c.Dataset.MaxRows):
 		return "", &failure{"DP005", rows + " are more than a job can take", "Have it registered with smaller max_rows. " + nothingSpent}
 	case s.config.Memory == 0 || need <= float64(s.config.Memory):
 		return inMemory, nil

@@ -22,11 +22,11 @@ import (
 // transaction that counted them. The statements return sums of bounded integers, to which the fit adds
 // noise; they contain only public numbers and results that earlier passes have released.
 
-// mostGrowth is the ratio of the present number of rows to the charged one from which a retried job is
+// maxGrowth is the ratio of the present number of rows to the charged one from which a retried job is
 // parked. The sums of integers are sized for fewer rows.
-const mostGrowth = 2
+const maxGrowth = 2
 
-// grown parks a job whose relation has grown by mostGrowth or more.
+// grown parks a job whose relation has grown by maxGrowth or more.
 const grown parked = "the data set has twice the rows that it had when the job was charged, or more"
 
 // errAnswer reports an answer that no pass can have: a bug.
@@ -71,15 +71,15 @@ func (s *Sidecar) pushdown(ctx context.Context, conn *pgx.Conn, c *claim, n int6
 		}
 	}
 	design := c.design()
-	design.Totals = passes(ctx, asked, c.nodes, mostGrowth*n-1)
+	design.Totals = passes(ctx, asked, c.nodes, maxGrowth*n-1)
 	return dpsco.Data{Shape: c.shape(n), Pushdown: design}, nil
 }
 
-// checkGrowth parks a job whose relation now has at least mostGrowth times the rows that were charged. (A
+// checkGrowth parks a job whose relation now has at least maxGrowth times the rows that were charged. (A
 // pull takes a random subset of the rows in this case.) The number of rows is public.
 func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) error {
 	n, err := c.count(ctx, conn)
-	if err == nil && n >= mostGrowth*(*c.RowCount) {
+	if err == nil && n >= maxGrowth*(*c.RowCount) {
 		err = grown
 	}
 	return s.asParked(ctx, c, err, notRead)

@@ -192,11 +192,11 @@ func (r *replay) followBlocks(l line) bool {
 	return within
 }
 
-// mostBlocks bounds the number of blocks of one charge.
-const mostBlocks = 10_000
+// maxBlocks bounds the number of blocks of one charge.
+const maxBlocks = 10_000
 
 // blockRange reads an int8range in its canonical form, with blocks lo to hi - 1.
 func blockRange(text string) (lo, hi int64, ok bool) {
 	n, err := fmt.Sscanf(text, "[%d,%d)", &lo, &hi)
-	return lo, hi, n == 2 && err == nil && 0 <= lo && lo < hi && hi-lo <= mostBlocks
+	return lo, hi, n == 2 && err == nil && 0 <= lo && lo < hi && hi-lo <= maxBlocks
 }

@@ -82,8 +82,8 @@ func (q DisjointQuantile) rate() *big.Rat {
 	return rate.Quo(rate, new(big.Rat).SetInt64(movedRanges*q.step()))
 }
 
-// mostPrior bounds the term of a score for the distance from magnitude 1, so that scores fit an int64.
-const mostPrior = 0x1p60
+// maxPrior bounds the term of a score for the distance from magnitude 1, so that scores fit an int64.
+const maxPrior = 0x1p60
 
 // scores returns the score of every magnitude for a part; the best magnitude has the least score.
 func (q DisjointQuantile) scores(m *magnitudes) []int64 {
@@ -92,7 +92,7 @@ func (q DisjointQuantile) scores(m *magnitudes) []int64 {
 		below += count
 		miss := below<<levelDigits - q.aim()*m.numbers
 		steps := math.Abs(float64(m.contract.Lowest + i))
-		scores[i] = max(miss, -miss) + int64(min(mostPrior, float64(movedRanges*q.step())*q.Prior/q.Epsilon*steps))
+		scores[i] = max(miss, -miss) + int64(min(maxPrior, float64(movedRanges*q.step())*q.Prior/q.Epsilon*steps))
 	}
 	return scores
 }

@@ -101,8 +101,8 @@ type Quantile struct {
 	Most                  float64
 }
 
-// mostPriorRecords bounds Prior/Epsilon, so that scores fit an int64.
-const mostPriorRecords = 0x1p52
+// maxPriorRecords bounds Prior/Epsilon, so that scores fit an int64.
+const maxPriorRecords = 0x1p52
 
 // Check reports whether the parameters can be used.
 //
@@ -120,8 +120,8 @@ func (q Quantile) Check() error {
 	if err := checkEpsilon(q.Epsilon); err != nil {
 		return err
 	}
-	if !(q.Prior <= mostPriorRecords*q.Epsilon) {
-		return fmt.Errorf("%w: Prior = %v; with Epsilon = %v it must be at most %v", ErrParams, q.Prior, q.Epsilon, mostPriorRecords*q.Epsilon)
+	if !(q.Prior <= maxPriorRecords*q.Epsilon) {
+		return fmt.Errorf("%w: Prior = %v; with Epsilon = %v it must be at most %v", ErrParams, q.Prior, q.Epsilon, maxPriorRecords*q.Epsilon)
 	}
 	return nil
 }

@@ -18,19 +18,19 @@ type grid int
 const (
 	gridLow  = -15
 	gridHigh = 18
-	// MostDigits is the largest number of digits of a grid. All whole numbers with so many are float64.
-	MostDigits = 15
+	// MaxDigits is the largest number of digits of a grid. All whole numbers with so many are float64.
+	MaxDigits = 15
 )
 
-// powersOfTen holds 10^-mostPower to 10^mostPower, as near as float64 has them.
-var powersOfTen = func() (all [2*mostPower + 1]float64) {
+// powersOfTen holds 10^-maxPower to 10^maxPower, as near as float64 has them.
+var powersOfTen = func() (all [2*maxPower + 1]float64) {
 	for k := range all {
-		all[k] = decimal(1, k-mostPower)
+		all[k] = decimal(1, k-maxPower)
 	}
 	return all
 }()
 
-const mostPower = MostDigits - 1 - gridLow
+const maxPower = MaxDigits - 1 - gridLow
 
 // decimal returns digits times 10^exponent, correctly rounded.
 func decimal(digits int64, exponent int) float64 {
@@ -41,10 +41,10 @@ func decimal(digits int64, exponent int) float64 {
 	return v
 }
 
-func powerOfTen(k int) float64 { return powersOfTen[k+mostPower] }
+func powerOfTen(k int) float64 { return powersOfTen[k+maxPower] }
 
-// tens holds 10^0 to 10^MostDigits.
-var tens = func() (all [MostDigits + 1]int64) {
+// tens holds 10^0 to 10^MaxDigits.
+var tens = func() (all [MaxDigits + 1]int64) {
 	for k := range all {
 		all[k] = int64(decimal(1, k))
 	}
@@ -189,8 +189,8 @@ func (c RankContract) Check() error {
 	if c.N < 1 || c.N > maxRecords {
 		return fmt.Errorf("%w: N = %d; it must be in [1, 2^40]", ErrParams, c.N)
 	}
-	if c.Digits < 1 || c.Digits > MostDigits {
-		return fmt.Errorf("%w: Digits = %d; they must be in [1, %d]", ErrParams, c.Digits, MostDigits)
+	if c.Digits < 1 || c.Digits > MaxDigits {
+		return fmt.Errorf("%w: Digits = %d; they must be in [1, %d]", ErrParams, c.Digits, MaxDigits)
 	}
 	return nil
 }
@@ -328,17 +328,17 @@ type selection struct {
 	cap     int64
 }
 
-// leastLikely bounds rate times cap: a point's weight is multiplied by at least exp(-leastLikely).
-const leastLikely = 64
+// minLikely bounds rate times cap: a point's weight is multiplied by at least exp(-minLikely).
+const minLikely = 64
 
-// halvings bounds the result of halved: 2^-halvings is below exp(-leastLikely).
+// halvings bounds the result of halved: 2^-halvings is below exp(-minLikely).
 const halvings = 93
 
 func (q RankQuantiles) selection(percent int, c RankContract) selection {
 	rate := rational(q.Epsilon)
 	rate.Quo(rate, big.NewRat(2*rankSensitivity, 1))
 	near, _ := rate.Float64()
-	return selection{grid(c.Digits), percent, rate, near, int64(min(leastLikely/near, 0x1p50))}
+	return selection{grid(c.Digits), percent, rate, near, int64(min(minLikely/near, 0x1p50))}
 }
 
 // segment is a run of points with the same miss.

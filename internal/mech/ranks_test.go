@@ -15,12 +15,12 @@ import (
 // A point stands for the numbers around it, in order, to the digits of its grid.
 func TestGridPointsAreNear(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 7))
-	for _, g := range []grid{1, 3, 7, MostDigits} {
+	for _, g := range []grid{1, 3, 7, MaxDigits} {
 		unit := 1 / float64(tens[g-1])
 		for range 100_000 {
 			v := math.Copysign(math.Pow(10, -14.9+32.8*r.Float64()), r.Float64()-.5)
 			p, ok := g.point(v)
-			if u := g.value(p); !ok || math.Abs(u-v) > (.5+.3*float64(g/MostDigits))*unit*math.Abs(v) {
+			if u := g.value(p); !ok || math.Abs(u-v) > (.5+.3*float64(g/MaxDigits))*unit*math.Abs(v) {
 				t.Fatalf("%d digits: %v becomes %v", g, v, u)
 			}
 			if q, _ := g.point(g.value(p)); q != p {
@@ -47,9 +47,9 @@ func TestGridPointsAreNear(t *testing.T) {
 		}
 	}
 	for range 10_000 { // whole numbers are points of the finest grid
-		v := float64(r.Int64N(tens[1+r.IntN(MostDigits)]))
-		if p, ok := grid(MostDigits).point(v); !ok || grid(MostDigits).value(p) != v {
-			t.Errorf("%v becomes %v", v, grid(MostDigits).value(p))
+		v := float64(r.Int64N(tens[1+r.IntN(MaxDigits)]))
+		if p, ok := grid(MaxDigits).point(v); !ok || grid(MaxDigits).value(p) != v {
+			t.Errorf("%v becomes %v", v, grid(MaxDigits).value(p))
 		}
 	}
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
@@ -75,7 +75,7 @@ func weightOf(g grid, point int64) uint64 {
 // units as it weighs.
 func TestWeightsOfTheGrid(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 7))
-	for _, g := range []grid{1, 2, 5, MostDigits} {
+	for _, g := range []grid{1, 2, 5, MaxDigits} {
 		for range 100 {
 			first := 1 + r.Int64N(min(g.largest(), 1<<18))
 			last := min(first+r.Int64N(300), g.largest())
@@ -279,7 +279,7 @@ func TestRankQuantilesAreNearTheQuantiles(t *testing.T) {
 
 // Where few points are near the quantile, more numbers are needed; with as many, what is selected is one of those points.
 func TestNarrowNumbersNeedMore(t *testing.T) {
-	q, c := RankQuantiles{Epsilon: .3, Percents: []int{25, 50, 75}}, RankContract{1, MostDigits}
+	q, c := RankQuantiles{Epsilon: .3, Percents: []int{25, 50, 75}}, RankContract{1, MaxDigits}
 	for _, around := range [][2]float64{{30, 40}, {-1, 1}, {0, 0}, {math.Inf(-1), math.Inf(1)}, {math.NaN(), 3}, {-900, -800}} {
 		if got := q.NeedsAbout(25, c, around[0], around[1]); got != q.Needs(25) {
 			t.Errorf("from %v to %v: %v, want %v", around[0], around[1], got, q.Needs(25))
@@ -331,7 +331,7 @@ func TestMisuseOfRanks(t *testing.T) {
 			t.Errorf("%+v: no panic", q)
 		}
 	}
-	for _, c := range []RankContract{{0, 7}, {1 << 41, 7}, {1, 0}, {1, MostDigits + 1}} {
+	for _, c := range []RankContract{{0, 7}, {1 << 41, 7}, {1, 0}, {1, MaxDigits + 1}} {
 		if err := c.Check(); !errors.Is(err, ErrParams) {
 			t.Errorf("%+v: %v", c, err)
 		}

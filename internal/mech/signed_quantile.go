@@ -151,7 +151,7 @@ func (q SignedQuantile) scores(m *signedMagnitudes) []int64 {
 		below += weight
 		miss := below - aim
 		_, k := m.contract.signed(i)
-		scores[i] = max(miss, -miss) + int64(min(mostPrior, 2*fullWeight*q.Prior/q.Epsilon*math.Abs(float64(k))))
+		scores[i] = max(miss, -miss) + int64(min(maxPrior, 2*fullWeight*q.Prior/q.Epsilon*math.Abs(float64(k))))
 	}
 	return scores
 }

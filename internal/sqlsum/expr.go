@@ -77,16 +77,16 @@ func operation(pattern string, eval func(v []float64) float64, s span, args ...E
 
 // Bounds of the absolute value of a public number other than 0.
 const (
-	leastNumber = 0x1p-60
-	mostNumber  = 0x1p60
+	minNumber = 0x1p-60
+	maxNumber = 0x1p60
 )
 
 // Number is a public number. It is 0 if v is NaN or |v| is below 2^-60; |v| is limited to 2^60.
 func Number(v float64) Expr {
-	if size := math.Abs(v); !(size >= leastNumber) {
+	if size := math.Abs(v); !(size >= minNumber) {
 		v = 0
-	} else if size > mostNumber {
-		v = math.Copysign(mostNumber, v)
+	} else if size > maxNumber {
+		v = math.Copysign(maxNumber, v)
 	}
 	return constant(v)
 }
@@ -103,8 +103,8 @@ func constant(v float64) Expr {
 
 // Bound is a public number above 0, clamped to [2^-60, 2^60].
 func Bound(v float64) Expr {
-	if !(v >= leastNumber) {
-		v = leastNumber
+	if !(v >= minNumber) {
+		v = minNumber
 	}
 	return Number(v)
 }
@@ -270,13 +270,13 @@ func IfBelow(a, b, x, y Expr) Expr {
 	}, either(x, y), a, b, x, y)
 }
 
-// mostExponent limits the absolute value of the argument of Exp.
-const mostExponent = 100
+// maxExponent limits the absolute value of the argument of Exp.
+const maxExponent = 100
 
 // Exp is e^a, with a clamped to [-100, 100].
 func Exp(a Expr) Expr {
-	s := span{least: math.Exp(-mostExponent), most: math.Exp(mostExponent)}
-	return operation("pg_catalog.exp(%s)", func(v []float64) float64 { return math.Exp(v[0]) }, s, Clamp(a, mostExponent))
+	s := span{least: math.Exp(-maxExponent), most: math.Exp(maxExponent)}
+	return operation("pg_catalog.exp(%s)", func(v []float64) float64 { return math.Exp(v[0]) }, s, Clamp(a, maxExponent))
 }
 
 // column is a raw column of a row, as it is passed to the statement.
@@ -307,8 +307,8 @@ func (c column) condition(name string) string {
 
 // Bounds of the absolute value of a column in scaled units, other than 0.
 const (
-	leastColumn = 0x1p-60
-	mostColumn  = 0x1p60
+	minColumn = 0x1p-60
+	maxColumn = 0x1p60
 )
 
 // raw returns the node of a column of the row, in its own units and of any absolute value.
@@ -316,10 +316,10 @@ func raw(c column) *node {
 	return &node{column: &c, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
 }
 
-// Scales and centres have absolute values of at most mostScale, and scales are at least leastScale.
+// Scales and centres have absolute values of at most maxScale, and scales are at least minScale.
 const (
-	leastScale = 0x1p-500
-	mostScale  = 0x1p500
+	minScale = 0x1p-500
+	maxScale = 0x1p500
 )
 
 // Column is raw column j, minus a public centre, divided by a public scale above 0. A row is left out if
@@ -327,13 +327,13 @@ const (
 // scales to 0 is replaced by 0; without a centre, so is a value closer than 2^-60 scales to 0. The scale is
 // clamped to [2^-500, 2^500], and the absolute value of the centre is limited to 2^500.
 func Column(j int, centre, scale float64) Expr {
-	scale, centre = inScales(scale), max(-mostScale, min(centre, mostScale))
+	scale, centre = inScales(scale), max(-maxScale, min(centre, maxScale))
 	if math.Abs(centre) < 0x1p-30*scale {
 		centre = 0
 	}
-	reach := mostColumn * scale
+	reach := maxColumn * scale
 	from := raw(column{index: j, low: centre - reach, top: centre + reach})
-	s := span{least: leastColumn * 0x1p-30, most: 2 * mostColumn, zero: true, negative: true}
+	s := span{least: minColumn * 0x1p-30, most: 2 * maxColumn, zero: true, negative: true}
 	inverse := 1 / scale
 	n := &node{args: []*node{from, from}, span: s.check()}
 	if centre != 0 {
@@ -343,7 +343,7 @@ func Column(j int, centre, scale float64) Expr {
 		n.eval = func(v []float64) float64 { return (v[0] - centre) * inverse }
 		return Expr{n}
 	}
-	least := leastColumn * scale
+	least := minColumn * scale
 	n.sql = func(args []string) string {
 		return "CASE WHEN pg_catalog.abs(" + args[0] + ") >= " + literal(least) + " THEN " + args[0] + " * " + literal(inverse) + " ELSE '0'::pg_catalog.float8 END"
 	}
@@ -357,16 +357,16 @@ func Column(j int, centre, scale float64) Expr {
 }
 
 // inScales clamps a scale to the supported range.
-func inScales(scale float64) float64 { return max(leastScale, min(scale, mostScale)) }
+func inScales(scale float64) float64 { return max(minScale, min(scale, maxScale)) }
 
 // Is is 1 if raw column j, the index of a category's level, from 0, equals level, otherwise 0. A row in
 // which it is missing is left out.
 func Is(j, level int) Expr {
-	return indicator(column{index: j, low: 0, top: mostLevels}, float64(level))
+	return indicator(column{index: j, low: 0, top: maxLevels}, float64(level))
 }
 
-// mostLevels bounds the number of levels of a category.
-const mostLevels = 1 << 16
+// maxLevels bounds the number of levels of a category.
+const maxLevels = 1 << 16
 
 // Label is 1 if raw column j equals positive, 0 if it equals negative; a row with any other value is left
 // out.
@@ -402,7 +402,7 @@ func Count(j int, scale float64) Expr {
 func Positive(j int, scale float64) Expr {
 	scale = inScales(scale)
 	inverse := 1 / scale
-	n := &node{args: []*node{raw(column{index: j, low: leastColumn * scale, top: mostColumn * scale})}, span: span{least: leastColumn / 2, most: 2 * mostColumn}.check()}
+	n := &node{args: []*node{raw(column{index: j, low: minColumn * scale, top: maxColumn * scale})}, span: span{least: minColumn / 2, most: 2 * maxColumn}.check()}
 	n.sql = func(args []string) string { return "(" + args[0] + " * " + literal(inverse) + ")" }
 	n.eval = func(v []float64) float64 { return v[0] * inverse }
 	return Expr{n}

@@ -50,8 +50,8 @@ func (p Pass) Empty() (t Totals) {
 	return t
 }
 
-// MostColumns is the number of columns that a statement of Postgres can return.
-const MostColumns = 1600
+// MaxColumns is the number of columns that a statement of Postgres can return.
+const MaxColumns = 1600
 
 // Columns returns the number of columns of the statement: the group, its number of rows, and the sums.
 func (p Pass) Columns() int {

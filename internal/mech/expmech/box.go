@@ -20,12 +20,12 @@ type envelope struct {
 	*score
 	*lattice
 	*view
-	repeat     float64       // number of rows that each row stands for: 1, except in an envelope from ofSample
-	ignore     float64       // a box whose logMass is below this needs no better bound
-	listed     *atomic.Int64 // number of rows in all lists made so far
-	looked     *atomic.Int64 // number of rows read so far by bounds and proposals: a measure of the running time
-	mostListed int64         // bound of listed
-	stop       func() bool   // reports whether the caller has given up; then all results are void
+	repeat    float64       // number of rows that each row stands for: 1, except in an envelope from ofSample
+	ignore    float64       // a box whose logMass is below this needs no better bound
+	listed    *atomic.Int64 // number of rows in all lists made so far
+	looked    *atomic.Int64 // number of rows read so far by bounds and proposals: a measure of the running time
+	maxListed int64         // bound of listed
+	stop      func() bool   // reports whether the caller has given up; then all results are void
 }
 
 // box is a set of grid points: index_j in [0, size_j) for every j, see
@@ -211,7 +211,7 @@ func (e *envelope) makeInnerList(b *box, places []place, s *sums, plain [][]int3
 	for _, part := range plain {
 		kept += len(part)
 	}
-	if float64(kept) >= keepShare*float64(rows) || e.listed.Add(int64(kept)) > e.mostListed {
+	if float64(kept) >= keepShare*float64(rows) || e.listed.Add(int64(kept)) > e.maxListed {
 		return
 	}
 	settled := b.list.moved(middles(places))

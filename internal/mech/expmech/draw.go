@@ -74,7 +74,7 @@ func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sample
 	v, plain, imprecise := newView(sc, g, k)
 	boxes, rows := t.limits(t.d)
 	s := &sampler{boxHeap: boxHeap{most: boxes}, envelope: &envelope{
-		score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), looked: new(atomic.Int64), mostListed: rows, stop: stop,
+		score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), looked: new(atomic.Int64), maxListed: rows, stop: stop,
 	}}
 	root := &box{
 		list:  &list{plain: plain, imprecise: imprecise, middle: make([]float64, t.d), expansion: newExpansion(t.d)},

@@ -20,10 +20,10 @@ type boxHeap struct {
 
 const (
 	fullWeight = 40 // log2 of the heaviest weight when a level is chosen
-	mostWeight = 42 // log2 of a weight above which a new level is chosen
-	leastSum   = 32 // log2 of a sum of weights below which a new level is chosen
+	maxWeight  = 42 // log2 of a weight above which a new level is chosen
+	minSum     = 32 // log2 of a sum of weights below which a new level is chosen
 	maxBoxes   = 1 << 20
-	leastBoxes = 1 << 10
+	minBoxes   = 1 << 10
 	allMemory  = 4 << 30
 )
 
@@ -34,7 +34,7 @@ func (p Params) limits(d int) (boxes int, rows int64) {
 	if quarter == 0 {
 		quarter = allMemory / 4
 	}
-	return int(max(leastBoxes, min(quarter/int64(600+20*d*d), maxBoxes))), quarter / 4
+	return int(max(minBoxes, min(quarter/int64(600+20*d*d), maxBoxes))), quarter / 4
 }
 
 // weight returns the integer weight of a box at the boxHeap's level: above its mass by more than a factor
@@ -83,14 +83,14 @@ func (f *boxHeap) add(boxes ...*box) {
 	for _, b := range boxes {
 		heaviest = max(heaviest, b.logMass)
 	}
-	if len(f.boxes) > f.leaves || heaviest+f.level > mostWeight*math.Ln2 {
+	if len(f.boxes) > f.leaves || heaviest+f.level > maxWeight*math.Ln2 {
 		f.rebuild()
 		return
 	}
 	for i := range boxes {
 		f.update(len(f.boxes) - 1 - i)
 	}
-	if f.sum[1] < 1<<leastSum {
+	if f.sum[1] < 1<<minSum {
 		f.rebuild()
 	}
 }

@@ -28,7 +28,7 @@ func TestForestKeepsItsWeights(t *testing.T) {
 		best := -1
 		for i, b := range f.boxes {
 			w := f.weight(b)
-			if float64(w) < math.Exp(b.logMass+f.level) || w > 1<<(mostWeight+1) {
+			if float64(w) < math.Exp(b.logMass+f.level) || w > 1<<(maxWeight+1) {
 				t.Fatalf("weight %d for mass exp(%g)", w, b.logMass+f.level)
 			}
 			sum += w

@@ -44,8 +44,8 @@ type Params struct {
 	Short     float64 // norm, at most Clip, above which a row has a smoothing that grows with its square, and so no more curvature; 0: Clip
 }
 
-// mostTilt bounds |Tilt|: beyond it the loss would be almost linear.
-const mostTilt = 0.99
+// maxTilt bounds |Tilt|: beyond it the loss would be almost linear.
+const maxTilt = 0.99
 
 const (
 	maxRows    = 1 << 40
@@ -69,7 +69,7 @@ func (p Params) Validate(n, d int) error {
 		within("Clip", p.Clip, 1/hugeParameter, hugeParameter),
 		within("Smoothing", p.Smoothing, 1/hugeParameter, hugeParameter),
 		within("Pitch", p.Pitch, 1/hugeParameter, hugeParameter),
-		within("Tilt", p.Tilt, -mostTilt, mostTilt),
+		within("Tilt", p.Tilt, -maxTilt, maxTilt),
 		within("Short", p.short(), 1/hugeParameter, p.Clip),
 		within("n", float64(n), 1, maxRows),
 		within("d", float64(d), 1, maxColumns),
