@@ -42,20 +42,22 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	return f
 }
 
-// offRanks / Epsilon bounds the rank error of a selected quantile in 95 of 100 cases. It exceeds likelyOffRanks = 2 ln 20,
-// which would do if all numbers were as likely, because the selection gives more weight to numbers with few digits. The grid has
-// numbers of 15 decades next to 0, which together weigh some 30 times those next to another quartile: 2 ln 30 = zeroRanks more,
-// unless many values are 0.
+// offRanks / Epsilon bounds the rank error of a selected quantile in 95 of 100 cases. It exceeds likelyOffRanks = 2 ln
+// 20, which would do if all numbers were as likely, because the selection gives more weight to numbers with few
+// digits. The grid has numbers of 15 decades next to 0, which together weigh some 30 times those next to another
+// quartile: 2 ln 30 = zeroRanks more, unless many values are 0.
 const (
 	offRanks       = 9
 	likelyOffRanks = 6
 	zeroRanks      = 7
 )
 
-// farOff times the rows that a quartile may be off are more than it is: where the histogram shows so many, it is no quartile.
+// farOff times the rows that a quartile may be off are more than it is: where the histogram shows so many, it is no
+// quartile.
 const farOff = 2
 
-// rowsOff returns by how many rows a quantile of so many values may be off: by sampling and by its selection, with more ranks than usual.
+// rowsOff returns by how many rows a quantile of so many values may be off: by sampling and by its selection, with
+// more ranks than usual.
 func (g *describing) rowsOff(percent int, values, more float64) float64 {
 	p := float64(percent) / 100
 	return math.Hypot(1.96*math.Sqrt(values*p*(1-p)), (offRanks+more)/g.quartiles.Epsilon)
@@ -95,8 +97,8 @@ func (w walk) atoms(rows, values float64) bool {
 // stretch returns the count of the values between cut number at and the next.
 func (w walk) stretch(at int) float64 { return w.counts[len(w.quartiles)+at+1] }
 
-// density returns the rows by distance next to the values between cut number at and the next, on one side, in a stretch at
-// least as wide, as far as there is one.
+// density returns the rows by distance next to the values between cut number at and the next, on one side, in a
+// stretch at least as wide, as far as there is one.
 func (w walk) density(at, side int, width float64) float64 {
 	rows, there := 0.0, 0.0
 	for k := at + side; k >= 0 && k+1 < len(w.cuts) && there < width; k += side {
@@ -113,9 +115,10 @@ const (
 )
 
 // outward returns the end of the interval of quartile k: the distance up to which the given number of rows lies with
-// confidence, linearly within a bin, or the end of one if whole, as all rows of a bin may be equal to it; and beyond that what
-// the grid takes. It returns the quartile itself, or what the grid takes from there, if, with confidence, fewer than beyond - rows rows lie
-// beyond it, which means that many rows are equal to it, and an infinity if the noise hides the end. side is 1 for upward and -1 for downward.
+// confidence, linearly within a bin, or the end of one if whole, as all rows of a bin may be equal to it; and beyond
+// that what the grid takes. It returns the quartile itself, or what the grid takes from there, if, with confidence,
+// fewer than beyond - rows rows lie beyond it, which means that many rows are equal to it, and an infinity if the
+// noise hides the end. side is 1 for upward and -1 for downward.
 func (w walk) outward(k int, rows, beyond, side float64, whole bool) float64 {
 	q := w.quartiles[k]
 	if w.beyond(q, side) < beyond-rows {
@@ -154,8 +157,8 @@ func (w walk) beyond(v, side float64) float64 {
 	return rows + surelyFarther*w.noise*math.Sqrt(bins)
 }
 
-// seen returns a lower bound on the number of rows beyond quartile k, from the bins that stand out from the noise. It leaves
-// out the bins next to it, whose rows may be equal to it but for the rounding to the grid.
+// seen returns a lower bound on the number of rows beyond quartile k, from the bins that stand out from the noise. It
+// leaves out the bins next to it, whose rows may be equal to it but for the rounding to the grid.
 func (w walk) seen(k int, side float64) float64 {
 	rows, bins := 0.0, 0.0
 	v, off := w.quartiles[k], w.off[k]

@@ -91,7 +91,8 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 
 // longestFor times the number of rows times epsilon of the last fit to the power .75 is the length beyond which rows
 // are shortened even if many are longer: the noise, which grows with it, is to fall as rows are added. Far out, where
-// few rows lie beyond the quantile, a wide smoothing of long rows is worse than shortening them. maxLength bounds it, in typical lengths.
+// few rows lie beyond the quantile, a wide smoothing of long rows is worse than shortening them. maxLength bounds it,
+// in typical lengths.
 const (
 	longestFor = 1. / 60
 	maxLength  = 1024

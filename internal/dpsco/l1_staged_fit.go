@@ -65,7 +65,8 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, erro
 	return f.resultOf(w, hidden, columns), nil
 }
 
-// resultOf is the release with the given coefficients, without features, of the given number of columns, that noise hides.
+// resultOf is the release with the given coefficients, without features, of the given number of columns, that noise
+// hides.
 func (f staged) resultOf(w []float64, hidden []int, columns int) Result {
 	r := f.result(w)
 	r.leaveOut(hidden, columns)
@@ -213,8 +214,8 @@ func (f staged) rare(t rowCoordinates, usable, weight float64) (w whitener, foun
 	return newWhitener(raised, 1), found || usable < 1 // no eigenvalue is below 1
 }
 
-// roughTilt is the tilt of the rough fit. Where the stage quantileShift follows, the rough fit goes only a part of the way
-// to another quantile than the median: the farther beyond most rows it aims, the fewer of them determine it.
+// roughTilt is the tilt of the rough fit. Where the stage quantileShift follows, the rough fit goes only a part of the
+// way to another quantile than the median: the farther beyond most rows it aims, the fewer of them determine it.
 func (f staged) roughTilt() float64 {
 	if f.shares.quantileShift == 0 || f.shape.GroupCount > 0 {
 		return f.tilt()
@@ -232,7 +233,8 @@ func (f staged) lower() float64 {
 	return roughSmoothing * beyondEqual(f.roughTilt())
 }
 
-// beyondEqual is how far beyond residuals that are all equal the minimum of a smoothed loss lies, in units of the smoothing.
+// beyondEqual is how far beyond residuals that are all equal the minimum of a smoothed loss lies, in units of the
+// smoothing.
 func beyondEqual(tilt float64) float64 { return tilt / math.Sqrt(1-tilt*tilt) }
 
 // typicalResidual is the median absolute residual of the rough fit.
@@ -270,9 +272,10 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 	return quantileShift
 }
 
-// refine adds to u a fit of the residuals in x to the quantile, with a smoothing that spans half of those that
-// the last one may span, and returns the distance of the quantile from there, which it subtracts from the residuals.
-// From the rough fit coefficients may be farther from those of the quantile than the last fit, with its small smoothing, can go.
+// refine adds to u a fit of the residuals in x to the quantile, with a smoothing that spans half of those that the
+// last one may span, and returns the distance of the quantile from there, which it subtracts from the residuals. From
+// the rough fit coefficients may be farther from those of the quantile than the last fit, with its small smoothing,
+// can go.
 func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
 	level := f.maxLevel() / 2
 	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)

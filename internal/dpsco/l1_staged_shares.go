@@ -61,16 +61,18 @@ const (
 )
 
 // enoughForQuantileShift is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
-// quantileShift of a fit that is not by groups to look for that quantile. Noise moves the result of that stage by about that
-// number of rows: with fewer rows it ends farther from the quantile than the rough fit. Then it looks for a level
-// beyond which there are enoughForOtherLevel, and there is no such stage where these are more than half of the rows.
+// quantileShift of a fit that is not by groups to look for that quantile. Noise moves the result of that stage by
+// about that number of rows: with fewer rows it ends farther from the quantile than the rough fit. Then it looks for a
+// level beyond which there are enoughForOtherLevel, and there is no such stage where these are more than half of the
+// rows.
 const (
 	enoughForQuantileShift = 20
 	enoughForOtherLevel    = 28
 )
 
-// attainableLevel returns the level that the stage quantileShift with that epsilon looks for among n rows: tau or, where few rows
-// lie beyond that quantile, a level nearer to the median; 0 if there are too few rows for that. The last fit goes the rest of the way.
+// attainableLevel returns the level that the stage quantileShift with that epsilon looks for among n rows: tau or,
+// where few rows lie beyond that quantile, a level nearer to the median; 0 if there are too few rows for that. The
+// last fit goes the rest of the way.
 //
 // With weights it is tau or 0: light rows count for less, by a factor that is only estimated.
 func attainableLevel(tau, epsilon float64, n int, weighted bool) float64 {
@@ -85,9 +87,9 @@ func attainableLevel(tau, epsilon float64, n int, weighted bool) float64 {
 	return clampBetween(tau, beyond, 1-beyond)
 }
 
-// enoughForRefinement is the least J, times twice the share of rows beyond the quantile and the tilt, for the stage refinement. With
-// less it made the excess risk of 17 real tables at the quantiles .05, .9 and .95 up to 1.9 times as large, with more .3 to .8
-// times; the nearer to the median, the less there is to gain.
+// enoughForRefinement is the least J, times twice the share of rows beyond the quantile and the tilt, for the stage
+// refinement. With less it made the excess risk of 17 real tables at the quantiles .05, .9 and .95 up to 1.9 times as
+// large, with more .3 to .8 times; the nearer to the median, the less there is to gain.
 const enoughForRefinement = 200
 
 // The length of long rows is looked for with forLength of epsilon: the one that longRows over that epsilon exceed,
@@ -151,8 +153,8 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 }
 
 // commonlyLong is how many times as long as a typical row the long ones of features that are not skewed may be. Little
-// is gained by counting these in full, so noise, which errs by (d clip/(n epsilon))^2 in excess risk, is to stay well below
-// sampling, which errs by about d/n: clip is then at most besideSampling times sqrt(n/d) epsilon.
+// is gained by counting these in full, so noise, which errs by (d clip/(n epsilon))^2 in excess risk, is to stay well
+// below sampling, which errs by about d/n: clip is then at most besideSampling times sqrt(n/d) epsilon.
 const (
 	commonlyLong   = 3
 	besideSampling = 0.4

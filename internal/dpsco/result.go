@@ -21,15 +21,21 @@ type Result struct {
 	Moments      *Moments         // of a SecondMoments
 
 	StdErr, DF []float64
-	Low, High  []float64     // cover 95 %: not centred at coefficients, which may be shrunk, and wider than StdErr and DF alone imply where there may be a bias
+	// Low to High covers 95 %. It is not centred at the coefficient, which may be shrunk, and is wider than StdErr and
+	// DF alone imply where there may be a bias.
+	Low, High  []float64
 	Covariance *mat.SymDense // of the middles of the intervals, with the squares of StdErr on its diagonal
 	Bias       *mat.SymDense // the bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil: none
 	WhyNull    string        // where some coefficients have intervals, about those that Withholds reports
 
-	Hidden    []int // coefficients of features that make up directions masked by noise; nil: none, or a direction of many features
-	LeftOut   []int // coefficients of features that were left out because noise hides how large their values are; WhyNull is about that
-	Intercept bool  // whether the first coefficient is the constant; set where Hidden is
-	Cut       bool  // a radius may have cut the coefficients
+	// Hidden lists the coefficients of features that make up directions masked by noise; nil if there are none, or if
+	// a direction is made of many features.
+	Hidden []int
+	// LeftOut lists the coefficients of features that were left out because noise hides how large their values are;
+	// WhyNull is about that then.
+	LeftOut   []int
+	Intercept bool // whether the first coefficient is the constant; set where Hidden is
+	Cut       bool // a radius may have cut the coefficients
 
 	// HuberDelta is the delta of the Huber loss that the coefficients and intervals are about, in scaled units of the
 	// target: the one asked for, or a smaller one that a fit has chosen by its releases. It is 0 for other losses and
@@ -37,7 +43,7 @@ type Result struct {
 	HuberDelta float64
 
 	Groups          []Group       // of a fit by groups, which has no coefficients of its own
-	NoiseCovariance *mat.SymDense // of the coefficients due to noise alone, as estimated from the releases; nil: it cannot be estimated
+	NoiseCovariance *mat.SymDense // of the coefficients due to noise alone, by the releases; nil: it cannot be estimated
 
 	rareTarget bool // most targets are about 0, and noise hides how large the others are
 

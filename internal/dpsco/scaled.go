@@ -30,7 +30,7 @@ type Scaled struct {
 	CentreY   float64        // 0: none
 	Flags     []int          // the stored columns that hold only 0 and 1
 	FlagY     bool           // the target holds only 0 and 1
-	UnscaledX []int          // stored columns of numbers with neither a registered scale nor a centre; a fit may find their scales
+	UnscaledX []int          // stored numbers with neither a registered scale nor a centre, which a fit may look for
 	UnscaledY bool           // the same of the target
 	NoScales  bool           // no scale was registered
 	Memory    int64          // as L1.Memory

@@ -49,9 +49,9 @@ const (
 	detailShare   = 0.02
 )
 
-// A descent, which serves where information is low, looks where its target lies, by the first histogram alone. That has
-// targetShare of the budget, or as much less as leaves a deviation of targetNoise of the rows. Where the deviation would be
-// above hopelessTarget nobody looks.
+// A descent, which serves where information is low, looks where its target lies, by the first histogram alone. That
+// has targetShare of the budget, or as much less as leaves a deviation of targetNoise of the rows. Where the deviation
+// would be above hopelessTarget nobody looks.
 const (
 	targetShare    = 0.05
 	targetNoise    = 0.02
@@ -173,8 +173,8 @@ func findsOf(f fit) finds {
 	return finds{len(s.Scales.Columns) > 0, slices.ContainsFunc(s.Centres.Columns, func(c numeric) bool { return c.zero == 0 })}
 }
 
-// withoutStandardising returns the fit that a fit makes on its columns, and the noise multiplier that it has there. That of a
-// descent is the noise of one of its estimates, to which what histograms cost is added.
+// withoutStandardising returns the fit that a fit makes on its columns, and the noise multiplier that it has there.
+// That of a descent is the noise of one of its estimates, to which what histograms cost is added.
 func withoutStandardising(f fit, z float64) (fit, float64) {
 	s, ok := f.(standardised)
 	if !ok {
@@ -348,8 +348,8 @@ func placement(x Data, columns []numeric, position, detail mechanism, src *mech.
 	return &moved
 }
 
-// refinePositions releases the second histogram and moves columns to where it shows their values, or back where these do not lie
-// together. It reports whether a column is still moved.
+// refinePositions releases the second histogram and moves columns to where it shows their values, or back where these
+// do not lie together. It reports whether a column is still moved.
 func (a *Scaled) refinePositions(x Data, near []numeric, detail mechanism, src *mech.Source) (some bool) {
 	for k, counts := range countColumns(x, detailBins, near, a, detail, src) {
 		centre, scale := a.of(near[k])
