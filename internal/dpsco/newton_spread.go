@@ -16,10 +16,10 @@ import (
 
 // Where predictions are not normal the correction is a guess, so that it applies only where it matters
 // most: at spreads of at least minStretched, after a step of whose squared length at least alongShare is
-// along the predictions and which moves their mean by at most maxMeanMoved.
+// along the predictions and which, of a group, moves their mean by at most maxMeanMoved.
 const (
-	minStretched = 2.5
-	alongShare   = 0.9
+	minStretched = 3
+	alongShare   = 0.5
 	maxMeanMoved = 1
 )
 
@@ -47,7 +47,7 @@ func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
 	unit := math.Sqrt(f.weights) // slopes whiten rows times the roots of their weights, whose mean is f.weights
 	from, to := floats.Norm(slopes, 2)/unit, floats.Norm(after, 2)/unit
 	floats.Sub(after, slopes)
-	along := math.Abs(meanAfter-mean) <= maxMeanMoved && square(floats.Dot(after, slopes)) >= alongShare*floats.Dot(slopes, slopes)*floats.Dot(after, after)
+	along := !(f.grouped && math.Abs(meanAfter-mean) > maxMeanMoved) && square(floats.Dot(after, slopes)) >= alongShare*floats.Dot(slopes, slopes)*floats.Dot(after, after)
 	if !along || !(to >= minStretched) {
 		return w, 1
 	}

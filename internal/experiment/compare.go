@@ -24,7 +24,7 @@ var studyEpsilons = []float64{.1, .3, 1}
 
 const studyDelta = 1e-6
 
-// studyRows is the number of rows of a law's table. Forecasts and coverage use tables of more than
+// studyRows is the number of rows of a generator's table. Forecasts and coverage use tables of more than
 // largeRows with --full only.
 const (
 	studyRows = 20_000

@@ -22,7 +22,7 @@ import (
 const coverageNote = `How often the intervals of default methods hold the coefficient of the population:
 
 - A row is of %d samples, each fresh, and of half as many of more than %d rows. A share p of k samples has a standard error of sqrt(p (1 - p) / k) for one coefficient.
-- *population*: a law has the coefficients that its targets are made of; a table is a population of which as many rows are drawn, with replacement, as it has.
+- *population*: a generated table has the coefficients that its targets are made of; a real table is a population of which as many rows are drawn, with replacement, as it has.
 - *slopes*, *worst slope*, *intercept*: the share of given 95 %% intervals that cover. In brackets, of counts on which no model holds: the shares of slopes, and of the worst one, that ordinary sandwich intervals of fits without privacy cover, in half of the samples.
 - *width*: the median half width over 1.96 standard deviations of the middle, for the slopes: 1 would be exact.
 - *NULL*: the share of intervals that are withheld; *why*: the reason met most often. A cell whose first 10 samples have no interval ends there and says 100 %%.
@@ -31,7 +31,7 @@ const coverageNote = `How often the intervals of default methods hold the coeffi
 // coverDraws is the number of samples for each draw of Config.Draws.
 const coverDraws = 10
 
-// fewRows and manyRows are the sizes of the smallest and the largest tables of laws. Tables with more than
+// fewRows and manyRows are the sizes of the smallest and the largest tables of generators. Tables with more than
 // largeRows rows get half as many samples.
 const (
 	fewRows  = 5_000
@@ -101,21 +101,21 @@ func (c Config) writeCoverage(ctx context.Context, w io.Writer, did func(string)
 
 // covers returns the cells of a model.
 func (c Config) covers(model string) (cells []cover, err error) {
-	add := func(l law, rows, slopes int, epsilon float64) {
-		cells = append(cells, c.coverOfLaw(l, l.name, rows, slopes, model, epsilon))
+	add := func(l generator, rows, slopes int, epsilon float64) {
+		cells = append(cells, c.coverOfGenerator(l, l.name, rows, slopes, model, epsilon))
 	}
-	for _, l := range lawsOf(model) {
+	for _, l := range generatorsOf(model) {
 		for _, epsilon := range []float64{10, 1, .3} {
-			add(l, c.n(2*studyRows, 2*studyRows), lawSlopes, epsilon)
+			add(l, c.n(2*studyRows, 2*studyRows), generatedSlopes, epsilon)
 		}
 	}
 	for _, d := range []int{2, 10, 20} {
-		add(laws[0], c.n(5*studyRows, 25*studyRows), d, 1)
+		add(generators[0], c.n(5*studyRows, 25*studyRows), d, 1)
 	}
-	for _, l := range laws[:2] {
-		add(l, c.n(manyRows, manyRows), lawSlopes, 1)
+	for _, l := range generators[:2] {
+		add(l, c.n(manyRows, manyRows), generatedSlopes, 1)
 		for _, epsilon := range []float64{3, 10} {
-			add(l, c.n(fewRows, fewRows), lawSlopes, epsilon)
+			add(l, c.n(fewRows, fewRows), generatedSlopes, epsilon)
 		}
 	}
 	if c.Data == "" {
@@ -155,7 +155,7 @@ func (c Config) samples(name string, open func() *Table, slopes, n int, model st
 // twentieth.
 const misfitRows = 20 * studyRows
 
-// misfitCovers returns the cells of misfits, and of laws whose first feature is missing in most rows.
+// misfitCovers returns the cells of misfits, and of generators whose first feature is missing in most rows.
 func (c Config) misfitCovers(model string) (cells []cover, err error) {
 	all, shares := slices.Concat(misfits, otherMisfits), missingShares
 	if c.brief {
@@ -163,27 +163,27 @@ func (c Config) misfitCovers(model string) (cells []cover, err error) {
 	}
 	for _, l := range all {
 		n := c.n(misfitRows, misfitRows)
-		cells = append(cells, c.samples(l.name, func() *Table { return l.table(n, model, 1) }, lawSlopes, n/10, model, true)...)
+		cells = append(cells, c.samples(l.name, func() *Table { return l.table(n, model, 1) }, generatedSlopes, n/10, model, true)...)
 	}
-	for _, l := range laws[:2] {
+	for _, l := range generators[:2] {
 		for _, share := range shares {
 			l.missing = share
 			for _, epsilon := range []float64{1, 10} {
-				cells = append(cells, c.coverOfLaw(l, fmt.Sprintf("%s, %g %% NULL", l.name, 100*share), c.n(largeRows, largeRows), lawSlopes, model, epsilon))
+				cells = append(cells, c.coverOfGenerator(l, fmt.Sprintf("%s, %g %% NULL", l.name, 100*share), c.n(largeRows, largeRows), generatedSlopes, model, epsilon))
 			}
 		}
 	}
 	return cells, nil
 }
 
-// farCovers returns the cells of laws with few rows far away.
+// farCovers returns the cells of generators with few rows far away.
 func (c Config) farCovers(model string) (cells []cover, err error) {
 	all, n := farRows, c.n(misfitRows, misfitRows)
 	if c.brief {
 		all = all[:1]
 	}
 	for _, l := range all {
-		cells = append(cells, c.samples(l.name, func() *Table { return l.table(n, model, 1) }, lawSlopes, n/20, model, true)...)
+		cells = append(cells, c.samples(l.name, func() *Table { return l.table(n, model, 1) }, generatedSlopes, n/20, model, true)...)
 	}
 	return cells, nil
 }
@@ -224,8 +224,8 @@ func costs(r *rand.Rand, n int, share, spread float64) (t *Table, truth []float6
 	return t, []float64{mean, growth * mean, 0}
 }
 
-// coverOfLaw returns the cell of a law.
-func (c Config) coverOfLaw(l law, name string, rows, slopes int, model string, epsilon float64) cover {
+// coverOfGenerator returns the cell of a generator.
+func (c Config) coverOfGenerator(l generator, name string, rows, slopes int, model string, epsilon float64) cover {
 	return cover{name, slopes, rows, epsilon, c.coverDraws(rows), 0, false, func(r *rand.Rand) (*Table, []float64, error) {
 		return l.draw(rows, slopes, model, r.Uint64()), l.coefficients(slopes), nil
 	}}

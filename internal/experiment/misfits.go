@@ -10,24 +10,24 @@ import (
 // Laws on which no model here holds: a nonlinear function of the first feature, whose tail may be heavy, is
 // added to predictions. The other features are normal.
 
-// misfit returns such a law. Its first feature is a function of a uniform number, or normal if feature is
+// misfit returns such a generator. Its first feature is a function of a uniform number, or normal if feature is
 // nil; its effect replaces the linear term of that feature.
-func misfit(name string, feature func(u float64) float64, effect func(v float64) float64) law {
-	return law{name: "misfit: " + name, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() },
+func misfit(name string, feature func(u float64) float64, effect func(v float64) float64) generator {
+	return generator{name: "misfit: " + name, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() },
 		row: func(x []float64, r *rand.Rand) {
 			normals(x, r)
 			if feature != nil {
 				x[0] = feature(1 - r.Float64())
 			}
 		},
-		effect: func(x []float64) float64 { return misfitSlope*effect(x[0]) - lawSlope*x[0] },
+		effect: func(x []float64) float64 { return misfitSlope*effect(x[0]) - generatedSlope*x[0] },
 	}
 }
 
-// misfitSlope multiplies the effect; lawSlope is the coefficient of the first feature in any law.
+// misfitSlope multiplies the effect; generatedSlope is the coefficient of the first feature in any generator.
 const (
-	misfitSlope = .6
-	lawSlope    = .6 / 2 // .6 / sqrt(lawSlopes)
+	misfitSlope    = .6
+	generatedSlope = .6 / 2 // .6 / sqrt(generatedSlopes)
 )
 
 // Features of misfits, as functions of a number that is uniform between 0 and 1.
@@ -42,8 +42,8 @@ func capped(most float64) func(v float64) float64 {
 	return func(v float64) float64 { return math.Min(v, most) }
 }
 
-// misfits are the laws with which the constants of the intervals were chosen.
-var misfits = []law{
+// misfits are the generators with which the constants of the intervals were chosen.
+var misfits = []generator{
 	misfit("normal up to 1", nil, capped(1)),
 	misfit("square of a normal", nil, func(v float64) float64 { return v * v / 2 }),
 	misfit("size of a normal", nil, math.Abs),
@@ -58,8 +58,8 @@ var misfits = []law{
 	misfit("wave of an exponential", exponential, func(v float64) float64 { return math.Sin(2 * v) }),
 	misfit("Pareto 4 from 2", paretoTail(4), func(v float64) float64 { return math.Max(v, 2) }),
 	misfit("square of an exponential up to 4", func(u float64) float64 { return -math.Log(u) / 2 }, func(v float64) float64 { return math.Min(v*v, 4) }),
-	{name: "misfit: product of two", row: normals, e: laws[0].e, effect: func(x []float64) float64 { return .5 * x[0] * x[1] }},
-	{name: "misfit: lognormals together", e: laws[0].e, row: func(x []float64, r *rand.Rand) {
+	{name: "misfit: product of two", row: normals, e: generators[0].e, effect: func(x []float64) float64 { return .5 * x[0] * x[1] }},
+	{name: "misfit: lognormals together", e: generators[0].e, row: func(x []float64, r *rand.Rand) {
 		common := r.NormFloat64()
 		for j := range x {
 			x[j] = math.Exp(.5*common + .5*r.NormFloat64())
@@ -67,9 +67,9 @@ var misfits = []law{
 	}, effect: func(x []float64) float64 { return -.3 * math.Max(0, x[0]-2) }},
 }
 
-// otherMisfits were not used to choose these constants, except that the law with one row in twenty far away
+// otherMisfits were not used to choose these constants, except that the generator with one row in twenty far away
 // led to a further one (internal/dpsco/newton.md).
-var otherMisfits = []law{
+var otherMisfits = []generator{
 	misfit("square of a uniform", func(u float64) float64 { return 2 * u }, func(v float64) float64 { return v * v }),
 	misfit("logarithm of a Pareto 3", paretoTail(3), math.Log),
 	misfit("lognormal .7 from 1", func(u float64) float64 { return math.Pow(lognormal(u), .7) }, func(v float64) float64 { return math.Max(v, 1) }),
@@ -79,7 +79,7 @@ var otherMisfits = []law{
 		}
 		return 2 * (u - .05)
 	}, capped(2)),
-	{name: "misfit: arctangent of Student 5", e: laws[0].e, row: func(x []float64, r *rand.Rand) {
+	{name: "misfit: arctangent of Student 5", e: generators[0].e, row: func(x []float64, r *rand.Rand) {
 		normals(x, r)
 		chi := 0.
 		for range 5 {
@@ -87,8 +87,8 @@ var otherMisfits = []law{
 			chi += v * v / 5
 		}
 		x[0] /= math.Sqrt(chi)
-	}, effect: func(x []float64) float64 { return misfitSlope*math.Atan(x[0]) - lawSlope*x[0] }},
-	{name: "misfit: common factor up to 1", e: laws[0].e, row: func(x []float64, r *rand.Rand) {
+	}, effect: func(x []float64) float64 { return misfitSlope*math.Atan(x[0]) - generatedSlope*x[0] }},
+	{name: "misfit: common factor up to 1", e: generators[0].e, row: func(x []float64, r *rand.Rand) {
 		common := r.NormFloat64()
 		for j := range x {
 			x[j] = .7*common + .7*r.NormFloat64()
@@ -96,9 +96,9 @@ var otherMisfits = []law{
 	}, effect: func(x []float64) float64 { return -.4 * math.Max(0, x[0]+x[1]-1) }},
 }
 
-// farRows are laws with few rows far away, beyond the range in which the effect varies. Intervals fail on
+// farRows are generators with few rows far away, beyond the range in which the effect varies. Intervals fail on
 // some of them.
-var farRows = []law{
+var farRows = []generator{
 	farMisfit("one in fifty at 10", .02, func(float64) float64 { return 10 }),
 	farMisfit("one in a hundred at 10", .01, func(float64) float64 { return 10 }),
 	farMisfit("one in two hundred at 10", .005, func(float64) float64 { return 10 }),
@@ -110,7 +110,7 @@ var farRows = []law{
 
 // farMisfit has a first feature that is normal except for a share of rows, and an effect that is linear up
 // to 3.
-func farMisfit(name string, share float64, far func(u float64) float64) law {
+func farMisfit(name string, share float64, far func(u float64) float64) generator {
 	return misfit(name, func(u float64) float64 {
 		if u < share {
 			return far(u / share)

@@ -116,7 +116,7 @@ func (t *Table) metrics(w []float64, labels bool) map[string]float64 {
 	}
 }
 
-// populations returns the laws, and the real tables if there are any.
+// populations returns the generators, and the real tables if there are any.
 func (c Config) populations() []population {
 	rows := c.n(1_000_000, 4_000_000)
 	normal := func(scale func(x float64) float64) func(*rand.Rand, float64) float64 {

@@ -8,12 +8,12 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Nearly without noise each peer comes to the best fit of a normal law, but for what its
+// Nearly without noise each peer comes to the best fit of a normal table, but for what its
 // bounds cut: the comparison is with what was published, not with a mistake of ours.
 func TestPeersComeToTheBestFit(t *testing.T) {
 	b := privacy.Budget{Epsilon: 1e6, Delta: 1e-6}
 	for model, peers := range map[string][]peer{"linear": linearFew, "logistic": logisticFew, "poisson": poissonFew} {
-		p := pose(laws[0].table(5000, model, 1), model)
+		p := pose(generators[0].table(5000, model, 1), model)
 		wide := setting{row: 6, target: 30, rounds: 300, rate: 1}
 		for _, peer := range peers {
 			if excess := p.excess(peer.fit(p, wide, b, rand.New(rand.NewPCG(1, 1)))); !(excess >= 0 && excess < 0.05) {
@@ -28,7 +28,7 @@ func TestPeersComeToTheBestFit(t *testing.T) {
 // noise makes that of no run in a million. Exposures taken for offsets had 88 %.
 func TestOursComesToTheBestFit(t *testing.T) {
 	for _, model := range []string{"linear", "logistic", "huber", "poisson"} {
-		p := pose(laws[0].table(20_000, model, 1), model)
+		p := pose(generators[0].table(20_000, model, 1), model)
 		r, err := p.request(t.Context(), privacy.Budget{Epsilon: 1000, Delta: studyDelta})
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func TestOursComesToTheBestFit(t *testing.T) {
 // The exact fit is the least of each loss, in scaled units, whatever the units of the table.
 func TestPosedFitsAreLeast(t *testing.T) {
 	for _, model := range []string{"linear", "logistic", "huber", "poisson"} {
-		table := laws[1].table(2000, model, 1)
+		table := generators[1].table(2000, model, 1)
 		p := pose(table, model)
 		for j := range p.exact {
 			for _, step := range []float64{-1e-3, 1e-3} {
@@ -65,7 +65,7 @@ func TestPosedFitsAreLeast(t *testing.T) {
 
 // Huber's loss is flat at 0 where all targets are many scales away; the fit arrives all the same.
 func TestPosedHuberFitsArriveFromFar(t *testing.T) {
-	table := laws[0].table(2000, "huber", 1)
+	table := generators[0].table(2000, "huber", 1)
 	near := pose(table, "huber").least
 	for i := range table.Y {
 		table.Y[i] += 100 * table.TargetScale
@@ -82,7 +82,7 @@ func TestPeersHaveTheNoiseOfTheirBudget(t *testing.T) {
 	if got, want := deviation(b, .5), 1/math.Sqrt(privacy.ZCDPRho(1, 1e-6)); math.Abs(got-want) > 1e-12 {
 		t.Errorf("%v, want %v", got, want)
 	}
-	p, r := pose(laws[0].table(100, "linear", 1), "linear"), rand.New(rand.NewPCG(1, 2))
+	p, r := pose(generators[0].table(100, "linear", 1), "linear"), rand.New(rand.NewPCG(1, 2))
 	sum := p.gram(3, math.Inf(1)).h
 	square, off := 0., 0.
 	const draws = 4000

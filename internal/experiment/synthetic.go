@@ -7,7 +7,7 @@ import (
 	"dpsidecar/internal/dpsco"
 )
 
-// noise draws from a law of mean 0, or of median 0 if it has no mean.
+// noise draws from a distribution of mean 0, or of median 0 if it has no mean.
 type noise func(r *rand.Rand) float64
 
 // logNormal is lognormal with logarithms of mean 1 and variance 1, minus its mean.

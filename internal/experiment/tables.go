@@ -12,20 +12,20 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// source is a table for fits of a model: a real table, or a draw from a law.
+// source is a table for fits of a model: a real table, or a draw from a generator.
 type source struct {
 	name, model string
 	open        func() (*Table, error)
 }
 
-// sources returns the tables for a model: every real table that is available, with public scales, and laws
+// sources returns the tables for a model: every real table that is available, with public scales, and generators
 // with the given number of rows.
 func (c Config) sources(model string, rows int) []source {
 	var all []source
 	if c.Data != "" {
 		all = c.folder().tables(model)
 	}
-	for _, l := range lawsOf(model) {
+	for _, l := range generatorsOf(model) {
 		all = append(all, source{l.name, model, func() (*Table, error) { return l.table(rows, model, 1), nil }})
 	}
 	return all
@@ -93,9 +93,9 @@ func (f Folder) loadClaims(file string, target Column, features ...Column) (*Tab
 	return t, err
 }
 
-// law draws the features of a row and the error of its target, all of about the size 1. The models compute
+// generator draws the features of a row and the error of its target, all of about the size 1. The models compute
 // their targets from these with known coefficients.
-type law struct {
+type generator struct {
 	name string
 	row  func(x []float64, r *rand.Rand)
 	e    func(x []float64, r *rand.Rand) float64 // symmetric, so that all models have the same coefficients
@@ -111,7 +111,7 @@ type law struct {
 // rare is the share of rows in which a rare flag is 1.
 const rare = 0.0075
 
-var laws = []law{
+var generators = []generator{
 	{name: "generated: normal", row: normals, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() }},
 	{name: "generated: skewed rows, heavy errors", row: func(x []float64, r *rand.Rand) {
 		for j := range x {
@@ -149,26 +149,26 @@ func studentThree(r *rand.Rand) float64 {
 	return r.NormFloat64() / math.Sqrt(chi)
 }
 
-// lawSlopes is the number of slopes in a law's tables.
-const lawSlopes = 4
+// generatedSlopes is the number of slopes in a generator's tables.
+const generatedSlopes = 4
 
-// countLaws are additional laws for counts.
-var countLaws = []law{
+// countGenerators are additional generators for counts.
+var countGenerators = []generator{
 	{name: "generated: rare counts", row: normals, constant: -3.3},
 	{name: "generated: large counts", row: normals, constant: 3},
 	{name: "generated: varying counts", row: normals, vary: 2},
 }
 
-// lawsOf returns the laws for a model. Counts do not use the errors of heteroscedastic laws.
-func lawsOf(model string) []law {
+// generatorsOf returns the generators for a model. Counts do not use the errors of heteroscedastic generators.
+func generatorsOf(model string) []generator {
 	if catalogue.IsCount(model) {
-		return slices.Concat(laws[:4], countLaws)
+		return slices.Concat(generators[:4], countGenerators)
 	}
-	return laws
+	return generators
 }
 
-// coefficients returns the law's coefficients: the intercept, .3 plus the law's constant, and the slopes.
-func (l law) coefficients(slopes int) []float64 {
+// coefficients returns the generator's coefficients: the intercept, .3 plus the generator's constant, and the slopes.
+func (l generator) coefficients(slopes int) []float64 {
 	w := []float64{.3 + l.constant}
 	for j := range slopes {
 		w = append(w, math.Pow(-1, float64(j))*.6/math.Sqrt(float64(slopes)))
@@ -177,9 +177,11 @@ func (l law) coefficients(slopes int) []float64 {
 }
 
 // table draws a table. Labels follow the logistic model.
-func (l law) table(n int, model string, seed uint64) *Table { return l.draw(n, lawSlopes, model, seed) }
+func (l generator) table(n int, model string, seed uint64) *Table {
+	return l.draw(n, generatedSlopes, model, seed)
+}
 
-func (l law) draw(n, slopes int, model string, seed uint64) *Table {
+func (l generator) draw(n, slopes int, model string, seed uint64) *Table {
 	r, w := rand.New(rand.NewPCG(seed, 77)), l.coefficients(slopes)
 	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{N: n, D: slopes + 1, Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}
 	for range slopes {
@@ -215,8 +217,8 @@ func (l law) draw(n, slopes int, model string, seed uint64) *Table {
 }
 
 // count draws a count with the given mean.
-func (l law) count(mean float64, r *rand.Rand) float64 {
-	if l.vary > 0 { // mean of a Gamma law of variance vary mean
+func (l generator) count(mean float64, r *rand.Rand) float64 {
+	if l.vary > 0 { // mean of a Gamma distribution of variance vary mean
 		mean = distuv.Gamma{Alpha: mean / l.vary, Beta: 1 / l.vary, Src: r}.Rand()
 	}
 	return distuv.Poisson{Lambda: max(mean, 1e-300), Src: r}.Rand()

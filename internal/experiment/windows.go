@@ -221,8 +221,8 @@ func (g growing) compare(ctx context.Context, r *rand.Rand, found distances) err
 		}
 		found.add(way, fit, g.beta)
 	}
-	law := g.otherLaw()
-	found.add("exact other", window.otherWay().fitLinear(), law)
+	other := g.otherRelation()
+	found.add("exact other", window.otherWay().fitLinear(), other)
 	for way, m := range map[string]*moments{"": {features: 1, target: 1}, "close ": {features: .6, target: .9}} {
 		for day := range g.days {
 			if err := m.addDay(ctx, window.part(day*g.rows, (day+1)*g.rows)); err != nil {
@@ -230,7 +230,7 @@ func (g growing) compare(ctx context.Context, r *rand.Rand, found distances) err
 			}
 		}
 		found.add(way+"moments", m.fit(m.terms-1), g.beta)
-		found.add(way+"other", m.fit(1), law)
+		found.add(way+"other", m.fit(1), other)
 	}
 	return nil
 }
@@ -240,14 +240,14 @@ func (t *Table) otherWay() *Table {
 	return &Table{Data: dpsco.Data{Shape: t.Shape, X: append(append([][]float64(nil), t.X[1:]...), t.Y), Y: t.X[0]}, Scales: t.Scales, TargetScale: t.TargetScale}
 }
 
-// otherLaw returns the coefficients of x1 on the constant, the other features and y. Features are
+// otherRelation returns the coefficients of x1 on the constant, the other features and y. Features are
 // independent, with mean e^(1/8) - 1 and variance e^(1/4) (e^(1/4) - 1).
-func (g growing) otherLaw() []float64 {
+func (g growing) otherRelation() []float64 {
 	mean, variance := math.Exp(.125)-1, math.Exp(.25)*(math.Exp(.25)-1)
 	slope := g.beta[1] * variance / (g.beta[1]*g.beta[1]*variance + .49) // slope of x1 on y without the other features' part
-	law := []float64{mean - slope*(g.beta[0]+g.beta[1]*mean)}
+	other := []float64{mean - slope*(g.beta[0]+g.beta[1]*mean)}
 	for _, b := range g.beta[2:] {
-		law = append(law, -slope*b)
+		other = append(other, -slope*b)
 	}
-	return append(law, slope)
+	return append(other, slope)
 }

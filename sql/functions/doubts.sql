@@ -91,7 +91,7 @@ BEGIN
 END $$;
 
 -- The number of rows from which a fit of the quantile p_tau lands near it where residuals are small beside the target's scale:
--- fits in stages look how far it is (shiftLevel in l1_staged.go), objective perturbation does not.
+-- fits in stages look how far it is (attainableLevel in l1_staged_shares.go), objective perturbation does not.
 CREATE OR REPLACE FUNCTION dp_int.rows_for_quantile(p_options jsonb, p_coefficients int, p_eps float8) RETURNS float8
 LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN o.method = 'objective_perturbation' THEN 'Infinity'
