@@ -462,13 +462,22 @@ func TestAStewardIsToldWhichBudgetHolds(t *testing.T) {
 	w.mustRegress(w.analyst, ask, w.dataset, 0.75)
 	before := len(heard())
 	w.exec(conn, `SELECT dp_set_budget($1, 0.5, 0)`, w.dataset)
-	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, `from 1 to 0.5, of which nothing is left`) {
+	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, `from 1 to 0.5, of which nothing is left`) || !strings.Contains(said, fmt.Sprintf(`nothing is left for data set %q: epsilon 0.75 is spent, and its epsilon is 0.5`, w.dataset)) {
 		t.Errorf("%q", said)
 	}
 	before = len(heard())
 	w.exec(conn, `SELECT dp_register('late_' || $1, $1::text::regclass, 'amount', '{age}', 0.2, scales => '{"age": 40}')`, w.dataset)
-	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, `until epsilon 0.2 of that is spent, under whatever name. More is spent already: nothing is left for it`) {
+	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, `until epsilon 0.2 of that is spent, under whatever name`) || !strings.Contains(said, `nothing is left for data set "late_`+w.dataset+`": epsilon 0.75 of these people is spent, and its epsilon is 0.2`) {
 		t.Errorf("%q", said)
+	}
+	before = len(heard())
+	w.exec(conn, `SELECT dp_set_budget($1, 5, 0)`, w.dataset)
+	w.exec(conn, `SELECT dp_register('rest_' || $1, $1::text::regclass, 'amount', '{age}', 4, scales => '{"age": 40}')`, w.dataset)
+	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, `epsilon 0.75 of these people is spent already: data set "rest_`+w.dataset+`" has 3.25 of its epsilon 4 left`) || strings.Contains(said, "nothing is left for data set") {
+		t.Errorf("%q", said)
+	}
+	if said := strings.Join(heard(), "\n"); strings.Contains(said, "NULL") {
+		t.Errorf("something is missing in %q", said)
 	}
 	before = len(heard())
 	w.exec(w.super, fmt.Sprintf(`CREATE TABLE "%[1]s_survey" AS SELECT amount, age, 1.0 AS weight, 1.0 AS tax FROM %[1]q; GRANT SELECT ON "%[1]s_survey" TO dp_sidecar`, w.dataset))

@@ -285,10 +285,30 @@ BEGIN
     RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: that holds, and not the % that it was registered with', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
       USING HINT = format('SELECT dp_set_budget(%L, %s, %s) raises that of all of them.', d.name, d.epsilon::float8, d.delta::float8);
   ELSIF d.epsilon < a.epsilon THEN
-    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: it can be asked until epsilon % of that is spent, under whatever name%', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8,
-        CASE WHEN a.proven_epsilon >= d.epsilon THEN '. More is spent already: nothing is left for it' END
+    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: it can be asked until epsilon % of that is spent, under whatever name', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
       USING HINT = CASE WHEN a.proven_epsilon >= d.epsilon THEN format('SELECT dp_set_budget(%L, %s, %s) lets it be asked until all of that budget is spent.', d.name, a.epsilon::float8, d.delta::float8)
                         ELSE format('SELECT dp_set_budget(%L, %s, %s) lowers that of all of them.', d.name, d.epsilon::float8, d.delta::float8) END;
+  END IF;
+END $$;
+
+-- Tells a steward who sets a budget that nothing is left of it, and one who registers people of whom something was spent what is left.
+CREATE OR REPLACE FUNCTION dp_int.tell_spent(d dp_int.dataset, p_registered boolean) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  a dp_int.account;
+  total numeric;
+  spent text;
+BEGIN
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+  total := least(a.epsilon, d.epsilon);
+  spent := CASE WHEN a.proven_epsilon = 'Infinity' THEN 'more of delta than its budget has' ELSE 'epsilon ' || dp_int.shown_epsilon(a.proven_epsilon) END
+           || CASE WHEN p_registered THEN ' of these people' ELSE '' END || ' is spent' || CASE WHEN a.block_width IS NOT NULL THEN ' in the fullest block' ELSE '' END;
+  IF a.proven_epsilon >= total THEN
+    RAISE NOTICE 'dpsidecar: nothing is left for data set "%": %, and its epsilon is %', d.name, spent, total::float8
+      USING HINT = 'What is spent stays spent, under whatever name. New requests are refused until dp_set_budget raises the budget, which weakens the promise to these people; answers that were given before are still given again, free.';
+  ELSIF p_registered AND a.proven_epsilon > 0 THEN
+    RAISE NOTICE 'dpsidecar: % already: data set "%" has % of its epsilon % left', spent, d.name, dp_int.shown_remaining(total - a.proven_epsilon), total::float8
+      USING HINT = 'What is spent stays spent, under whatever name.';
   END IF;
 END $$;
 

@@ -377,6 +377,7 @@ BEGIN
   END IF;
   PERFORM dp_int.tell_large_budget(dp_int.dataset_of(dp_register.dataset));
   PERFORM dp_int.tell_shared_budget(dp_int.dataset_of(dp_register.dataset), a);
+  PERFORM dp_int.tell_spent(dp_int.dataset_of(dp_register.dataset), true);
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM dp_int.tell_placement(dp_int.dataset_of(dp_register.dataset));
   PERFORM pg_notify('dp_jobs', 'registered');
@@ -416,6 +417,7 @@ BEGIN
   PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
   PERFORM dp_int.tell_large_budget(dp_int.dataset_of(d.name));
   PERFORM dp_int.tell_siblings(d, former);
+  PERFORM dp_int.tell_spent(dp_int.dataset_of(d.name), false);
 END $$;
 COMMENT ON FUNCTION public.dp_set_budget IS
   'Sets the whole budget of a data set and of the people in it. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';
