@@ -426,8 +426,10 @@ func TestARefusalTellsWhatTheRequestCosts(t *testing.T) {
 // A cost above the eps that was asked for has a reason, which the refusal gives.
 func TestARefusalSaysWhyItCostsMore(t *testing.T) {
 	w := newWorld(t, 4, 1e-6)
-	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-4)`, w.dataset, 8)
-	w.wantError(err, "DP002", " rather than its eps 8, as it asks for a delta of 0.0001 and is counted at the budget's, and 4 is left")
+	w.exec(w.steward, `SELECT dp_set_budget($1, 4, 1e-9)`, w.dataset) // a request that gives none has 1e-6 still
+	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2)`, w.dataset, 3.9)
+	w.wantError(err, "DP002", " rather than its eps 3.9, as it asks for a delta of 1e-06 and is counted at the budget's, and 4 is left")
+	w.exec(w.steward, `SELECT dp_set_budget($1, 4, 1e-6)`, w.dataset)
 	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, $2)`, w.dataset, 5)
 	w.wantError(err, "DP002", "it costs epsilon 5, and 4 is left")
 	w.mustRegress(w.analyst, ask, w.dataset, 1.0)

@@ -126,7 +126,6 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		{`SELECT * FROM dp_explain('l1', '%s', 0.5, features => '{age}', options => '{"tau": 0.9}')`, "warning", "the quantile 0.9 may come out beyond nearly all rows where residuals are small beside the scale of amount: a scale as large as they are, with a center, helps, or about 2000 rows at eps 0.5"},
 		{`SELECT * FROM dp_explain('l1', '%s', 1.5, features => '{age}', options => '{"tau": 0.1, "weight": "region", "max_weight": 5}')`, "warning", "or about 2300 rows at eps 1.5"},
 		{`SELECT * FROM dp_explain('l1', '%s', 2, features => '{age}', options => '{"tau": 0.9, "method": "objective_perturbation"}')`, "warning", "with a center, helps, or the method staged"},
-		{`SELECT * FROM dp_explain('linear', '%s', 0.3, 0.01)`, "warning", "delta is above one"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "no release of these coefficients tells"},
 		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate", "aggregator": "centre"}')`, "rows_for_10_percent", "no number of rows does"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"trim": 5}')`, "reason", "another method: trimmed"},
@@ -136,6 +135,10 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		if said := w.explain(w.analyst, fmt.Sprintf(c.sql, w.dataset)); !strings.Contains(said[c.property], c.says) {
 			t.Errorf("%s: %s says %q, want %q: %v", c.sql, c.property, said[c.property], c.says, said)
 		}
+	}
+	loose := newWorld(t, 8, 0.01)
+	if said := loose.explain(loose.analyst, `SELECT * FROM dp_explain('linear', $1, 0.3, 0.01)`, loose.dataset); !strings.Contains(said["warning"], "delta is above one") {
+		t.Errorf("delta 0.01 of 1000 rows, and yet: %v", said)
 	}
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, w.dataset); strings.Contains(said["warning"], "every scale") {
 		t.Errorf("scales are registered, and yet: %v", said)

@@ -112,9 +112,40 @@ func TestPureRequestsAndOthersShareAnAccount(t *testing.T) {
 	other.wantError(err, "DP002", "no eps would do beside what was asked with others: ask dp_l1_regress, or ask the steward")
 	large := newWorld(t, 1, 0)
 	name = large.sixFeatures(4, 1e-6)
-	_, err = regress(large.analyst, `SELECT * FROM dp_linear_regress($1, 0.1, 0.5)`, name)
-	large.wantError(err, "DP002", "Ask with a smaller delta, at most 1e-06, or with a smaller eps at this delta, at most about 0.008, or ask the steward")
+	large.exec(large.steward, `SELECT dp_set_budget($1, 4, 1e-9)`, name) // a request that gives none has 1e-6 still
+	_, err = regress(large.analyst, `SELECT * FROM dp_linear_regress($1, 3.9)`, name)
+	large.wantError(err, "DP002", "Ask with a smaller delta, at most 1e-09, or with a smaller eps at this delta, at most about 3.")
 	large.mustRegress(large.analyst, `SELECT * FROM dp_linear_regress($1, 0.1)`, name)
+}
+
+// A delta above the account's is refused, however it is asked for, before anything is spent; an answer that was given before is
+// given again.
+func TestADeltaAboveTheBudgetsIsRefused(t *testing.T) {
+	w := newWorld(t, 20, 1e-6)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, 1e-6)`, w.dataset)
+	described := `SELECT count(*) FROM dp_describe($1, 0.5, delta => 1e-6, fresh => $2)`
+	w.exec(w.analyst, described, w.dataset, false)
+	spent := w.spent()
+	for _, call := range []string{
+		`dp_linear_regress($1, 1, 0.5)`, `dp_describe($1, 0.3, delta => 0.5)`, `dp_scales($1, 0.3, 0.5)`, `dp_moments($1, 0.3, 0.5)`, `dp_score(dp_last_release($1), 0.3, 0.5)`,
+		`dp_submit('huber', $1, 0.3, 0.5)`, `dp_submit('moments', $1, 0.3, 0.5)`, `dp_submit_score(dp_last_release($1), 0.3, 0.5)`, `dp_explain('linear', $1, 0.3, 0.5)`,
+		`dp_explain('describe', $1, 0.3, 0.5)`, `dp_explain_score(dp_last_release($1), 0.3, 0.5)`,
+	} {
+		if _, err := w.analyst.Exec(context.Background(), `SELECT * FROM `+call, w.dataset); err == nil {
+			t.Errorf("%s is admitted", call)
+		} else {
+			w.wantError(err, "22023", `delta 0.5 is above that of data set "`+w.dataset+`", 1e-06: it would cost more epsilon than its eps`)
+			w.wantError(err, "22023", "give one up to 1e-06; for less noise give a larger eps. No privacy budget was spent.")
+		}
+	}
+	w.exec(w.steward, `SELECT dp_set_budget($1, 20, 1e-9)`, w.dataset)
+	w.exec(w.analyst, described, w.dataset, false)
+	_, err := w.analyst.Exec(context.Background(), described, w.dataset, true)
+	w.wantError(err, "22023", "above that of data set")
+	w.exec(w.steward, `SELECT dp_set_budget($1, 20, 1e-6)`, w.dataset)
+	if now := w.spent(); now != spent {
+		t.Errorf("%v is spent, and %v was", now, spent)
+	}
 }
 
 // A request that gives no delta gets what its data set was registered with, at most 1e-6,

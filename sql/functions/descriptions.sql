@@ -68,6 +68,9 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'Booleans and categories need no scale; dp_describe tells how often their values are there. No privacy budget was spent.';
   END IF;
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
+  IF p_model <> 'moments' THEN  -- whose request is not complete
+    PERFORM dp_int.refuse_large_delta(d, r, 0);
+  END IF;
   RETURN r;
 END $$;
 

@@ -60,8 +60,7 @@ DECLARE
   levels CONSTANT jsonb := d.categories -> p_target::text;
 BEGIN
   IF p_options ?& '{negative_label,positive_label}' OR dp_int.is_boolean(d.relid, p_target) AND levels IS NULL
-     OR NOT r.fresh AND (dp_int.kept_release(d.id, r.hash) IS NOT NULL
-                         OR EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = d.id AND j.request_hash = r.hash AND j.state = 'reading' AND NOT j.fresh)) THEN
+     OR dp_int.paid_for(r) THEN
     RETURN;
   END IF;
   RAISE EXCEPTION 'the labels of target "%" are not known', p_target

@@ -9,6 +9,7 @@ CREATE OR REPLACE FUNCTION dp_int.prepare_moments(p_caller name, p_dataset text,
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r dp_int.request := dp_int.prepare_description(p_caller, 'moments', p_dataset, p_eps, p_delta, p_columns, p_fresh, p_spends, p_over);
+  d dp_int.dataset;
   columns text[] := ARRAY(SELECT jsonb_array_elements_text(jsonb_build_array(r.body -> 'target') || (r.body -> 'features')));
   target text;
 BEGIN
@@ -21,8 +22,10 @@ BEGIN
     RAISE EXCEPTION 'second moments need a column of numbers' USING ERRCODE = '22023', HINT = 'What a fit from them predicts is a number. No privacy budget was spent.';
   END IF;
   r.body := (r.body - '{flags,whole}'::text[]) || jsonb_build_object('target', target, 'features', array_remove(columns, target), 'intercept', true, 'options', '{}'::jsonb);
-  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of((SELECT d.scales FROM dp_int.dataset d WHERE d.id = r.dataset), r.body));
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = r.dataset;
+  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
   r.hash := dp_int.request_hash(r.dataset, r.body);
+  PERFORM dp_int.refuse_large_delta(d, r, 0);
   RETURN r;
 END $$;
 

@@ -197,6 +197,26 @@ BEGIN
   END IF;
 END $$;
 
+-- Is a request answered at no cost, because it was answered before or is charged?
+CREATE OR REPLACE FUNCTION dp_int.paid_for(r dp_int.request) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT NOT r.fresh AND (dp_int.kept_release(r.dataset, r.hash) IS NOT NULL
+                          OR EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = r.dataset AND j.request_hash = r.hash AND j.state = 'reading' AND NOT j.fresh))
+$$;
+
+-- Refuses a delta above the account's: its noise is that of a larger eps, which it costs, and which the caller did not give.
+-- p_default: the delta of a request that gives none, which may be above one that a steward has lowered.
+CREATE OR REPLACE FUNCTION dp_int.refuse_large_delta(d dp_int.dataset, r dp_int.request, p_default float8) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  most CONSTANT float8 := (SELECT a.delta FROM dp_int.account a WHERE a.id = d.account);
+BEGIN
+  IF most > 0 AND r.delta > greatest(most, p_default) AND NOT dp_int.paid_for(r) THEN
+    RAISE EXCEPTION 'delta % is above that of data set "%", %: it would cost more epsilon than its eps', r.delta, d.name, most
+      USING ERRCODE = '22023', HINT = format('Leave delta out, or give one up to %s; for less noise give a larger eps. No privacy budget was spent.', most);
+  END IF;
+END $$;
+
 -- p_spends: false for questions, which stewards may ask without a grant.
 CREATE OR REPLACE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
                                p_intercept boolean, p_options jsonb, p_spends boolean DEFAULT true) RETURNS dp_int.request
@@ -284,6 +304,7 @@ BEGIN
             || dp_int.levels_of_request(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL), chosen);
   r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body)) || dp_int.over_of_request(over);
   r.hash := dp_int.request_hash(d.id, r.body);
+  PERFORM dp_int.refuse_large_delta(d, r, least(m.delta, d.default_delta::float8));
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
     IF NOT d.categories ? target::text THEN

@@ -10,6 +10,7 @@ DECLARE
   scored dp_int.release;
   d dp_int.dataset;
   budget_delta float8;
+  usual float8;  -- the delta of a score for which none is given
   r dp_int.request;
 BEGIN
   PERFORM dp_int.refuse_copy();
@@ -36,7 +37,8 @@ BEGIN
       USING ERRCODE = '42501', HINT = 'Its rows cannot be read any more, also if another data set has the name now: fit that one, and score its release. No privacy budget was spent.';
   END IF;
   SELECT a.delta INTO STRICT budget_delta FROM dp_int.account a WHERE a.id = d.account;
-  r.delta := coalesce(p_delta, CASE WHEN budget_delta = 0 THEN 0 WHEN scored.delta > 0 THEN scored.delta ELSE least(1e-6, budget_delta) END);
+  usual := CASE WHEN budget_delta = 0 THEN 0 WHEN scored.delta > 0 THEN scored.delta ELSE least(1e-6, budget_delta) END;
+  r.delta := coalesce(p_delta, usual);
   IF NOT (r.delta >= 0 AND r.delta < 1) OR r.delta > 0 AND budget_delta = 0 THEN
     RAISE EXCEPTION '%', CASE WHEN budget_delta = 0 THEN format('the budget of data set "%s" has no delta: delta must be 0, not %s', d.name, p_delta)
                               ELSE format('delta must be at least 0 and below 1, not %s', p_delta) END
@@ -50,6 +52,7 @@ BEGIN
     INTO STRICT r.body FROM dp_int.job j WHERE j.id = scored.job;
   r.body := r.body || dp_int.over_of_request(dp_int.canonical_over(d, coalesce(dp_int.window_json(p_over), r.body -> 'over')));
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
+  PERFORM dp_int.refuse_large_delta(d, r, usual);
   RETURN r;
 END $$;
 
