@@ -21,6 +21,17 @@ func (w *world) listening(person string) (*pgx.Conn, func() []string) {
 
 func (w *world) listeningAt(url string) (*pgx.Conn, func() []string) {
 	w.Helper()
+	return w.listeningTo(url, func(n *pgconn.Notice) string { return n.Message })
+}
+
+// hearingHints is listening to notices with their hints.
+func (w *world) hearingHints(person string) (*pgx.Conn, func() []string) {
+	w.Helper()
+	return w.listeningTo(w.system.URL(person), func(n *pgconn.Notice) string { return n.Message + " HINT: " + n.Hint })
+}
+
+func (w *world) listeningTo(url string, part func(*pgconn.Notice) string) (*pgx.Conn, func() []string) {
+	w.Helper()
 	var mu sync.Mutex
 	var heard []string
 	config, err := pgx.ParseConfig(url)
@@ -30,7 +41,7 @@ func (w *world) listeningAt(url string) (*pgx.Conn, func() []string) {
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		mu.Lock()
 		defer mu.Unlock()
-		heard = append(heard, n.Message)
+		heard = append(heard, part(n))
 	}
 	conn, err := pgx.ConnectConfig(context.Background(), config)
 	if err != nil {
@@ -118,7 +129,7 @@ func TestSpendersAreWarned(t *testing.T) {
 		{`CALL dp_run('linear', '` + w.dataset + `', 0.02)`, "too few rows"},
 		{`SELECT dp_submit('huber', '` + loose + `', 1, 0.01)`, "delta is above one"},
 	} {
-		conn, heard := w.listening(w.person)
+		conn, heard := w.hearingHints(w.person)
 		before := w.entries()
 		warned := false
 		ended := make(chan error, 1)
@@ -129,7 +140,9 @@ func TestSpendersAreWarned(t *testing.T) {
 			ended <- err
 		}()
 		w.eventually("it warns", func() bool {
-			warned = slices.ContainsFunc(heard(), func(s string) bool { return strings.Contains(s, c.says) })
+			warned = slices.ContainsFunc(heard(), func(s string) bool {
+				return strings.Contains(s, c.says) && strings.HasSuffix(s, "The request is made all the same, and charged if it is admitted. dp_explain shows warnings first, free.")
+			})
 			return warned
 		})
 		if w.entries() != before {
@@ -235,19 +248,9 @@ func TestACutIsTold(t *testing.T) {
 			}
 		}
 	}
-	config, err := pgx.ParseConfig(w.system.URL(w.person))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hint := ""
-	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { hint += n.Hint }
-	conn, err := pgx.ConnectConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
+	conn, heard := w.hearingHints(w.person)
 	w.exec(conn, `SELECT * FROM dp_linear_regress($1, 5, features => '{age}', options => '{"radius": 0.001}')`, w.dataset)
-	if !strings.Contains(hint, `The radius was 0.001: for instance options => '{"radius": 0.01}'`) || !strings.Contains(hint, "Scales are registered by a steward, with dp_set_scales") {
+	if hint := strings.Join(heard(), "\n"); !strings.Contains(hint, `The radius was 0.001: for instance options => '{"radius": 0.01}'`) || !strings.Contains(hint, "Scales are registered by a steward, with dp_set_scales") {
 		t.Errorf("the hint is %q", hint)
 	}
 }

@@ -336,6 +336,6 @@ DECLARE
   doubt text;
 BEGIN
   FOR doubt IN SELECT * FROM dp_int.doubts(r.dataset, r.body) LOOP
-    RAISE WARNING 'dpsidecar: %', doubt USING HINT = 'The request goes on. dp_explain says what to expect before anything is spent.';
+    RAISE WARNING 'dpsidecar: %', doubt USING HINT = 'The request is made all the same, and charged if it is admitted. dp_explain shows warnings first, free.';
   END LOOP;
 END $$;
