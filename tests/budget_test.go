@@ -303,6 +303,24 @@ func TestReleasesOfAFormerDataSetAreClosed(t *testing.T) {
 	w.wantError(err, "22023", "is not registered")
 }
 
+// Jobs that a data set leaves behind say that it is gone, not that a grant is missing; without a registration none helps.
+func TestJobsOfAFormerDataSetSayThatItIsGone(t *testing.T) {
+	w := lonelyWorld(t, 4, 0)
+	other := w.newAnalyst(w.person + "b")
+	const submit, said = `SELECT dp_submit('l1', $1, 0.5)::text`, `SELECT concat_ws(' ', status, sqlstate, message, hint) FROM dp_status($1)`
+	waits, revoked := one[string](w, w.analyst, submit, w.dataset), one[string](w, other, submit, w.dataset)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person+"b")
+	want := fmt.Sprintf(`failed 42501 data set %q is no longer registered as it was when this was asked Ask the steward whether it is registered again, and granted: then ask anew. No privacy budget was spent.`, w.dataset)
+	if is := one[string](w, other, said, revoked); is != want {
+		t.Errorf("revoked: %s", is)
+	}
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the job that waited says so", func() bool { return one[string](w, w.analyst, said, waits) == want })
+}
+
 func TestRaisingAndLoweringABudget(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.mustRegress(w.analyst, ask, w.dataset, 1.0)

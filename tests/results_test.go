@@ -311,13 +311,19 @@ func TestResultsSayWhyThereAreNone(t *testing.T) {
 	if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1, '{50,NULL}') WHERE prediction IS NULL AND ci_low IS NULL`, good); why != "a feature is missing, or has a value that is no level" {
 		t.Error(why)
 	}
+	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 20, features => '{age,region}')`, w.dataset)
+	_, err := w.analyst.Exec(context.Background(), `SELECT dp_test(dp_last_release($1), '{age}')`, w.dataset)
+	w.wantError(err, "55000", `no standard errors`)
+	if advice := hint(err); advice != "dp_summary shows what this release has; asking anew is charged." { // no method of medians has them
+		t.Error(advice)
+	}
 	w.exec(w.super, `CREATE TEMP TABLE kept AS SELECT * FROM dp_int.coefficient WHERE release = $1`, good)
 	for _, c := range []struct{ release, terms, code, says, before string }{
 		{good, `{age,nobody}`, "42703", `no coefficient "nobody"`, ``},
 		{good, `{age,age}`, "22023", `each once`, ``},
 		{good, `{age,NULL}`, "22023", `each once`, ``},
 		{good, `{}`, "22023", `(intercept), age, region`, ``},
-		{bare, `{age}`, "55000", `no standard errors`, ``},
+		{bare, `{age}`, "55000", `The default method without a penalty has them where rows, budget and tails allow. dp_summary shows`, ``},
 		{good, `{age,region}`, "55000", `singular`, `UPDATE dp_int.coefficient c SET covariance[2] = c.std_err * (SELECT std_err FROM kept WHERE position = 2) WHERE release = '%s' AND position = 3`},
 		{good, `{age,region}`, "55000", `degrees of freedom`, `UPDATE dp_int.coefficient SET df = 1 WHERE release = '%s'`},
 		{good, `{age}`, "55000", `before dpsidecar kept the covariance`, `UPDATE dp_int.coefficient SET covariance = NULL WHERE release = '%s'`},

@@ -124,6 +124,15 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Why somebody's job on a data set that was unregistered, or is no longer granted, is refused.
+CREATE OR REPLACE FUNCTION dp_int.why_refused(d dp_int.dataset, p_caller name, OUT message text, OUT hint text)
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN d.unregistered_at IS NULL THEN format('data set "%s" is no longer granted to "%s"', d.name, p_caller)
+              ELSE format('data set "%s" is no longer registered as it was when this was asked', d.name) END,
+         CASE WHEN d.unregistered_at IS NULL THEN 'Ask the steward for dp_grant.'
+              ELSE 'Ask the steward whether it is registered again, and granted: then ask anew.' END || ' No privacy budget was spent.'
+$$;
+
 -- Charges e, with its job, event, costs and arithmetic given, to the principal of its job, or raises
 -- DP002 and charges nothing. The filters are those of fully adaptive composition: costs add up, in every
 -- unit that they have, to at most a cap fixed with the budget, and deltas to at most the reserve. Neither
@@ -143,7 +152,7 @@ DECLARE
   own dp_int.tally;         -- the sums of the caller's own charges, over all blocks
   b dp_int.account_block;
   n dp_int.account;         -- the account with the totals of a block
-  l record;                 -- a limit, and the sums compared with it
+  l record;                 -- why nothing may be asked; a limit, and the sums compared with it
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
@@ -152,8 +161,8 @@ BEGIN
   caller := dp_int.role_of(j.principal);
   g := dp_int.grant_of(p_dataset, caller);
   IF g.dataset IS NULL OR d.unregistered_at IS NOT NULL THEN
-    RAISE EXCEPTION 'data set "%" is no longer granted to "%"', d.name, coalesce(caller, j.caller)
-      USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant. No privacy budget was spent.';
+    SELECT * INTO l FROM dp_int.why_refused(d, coalesce(caller, j.caller));
+    RAISE EXCEPTION '%', l.message USING ERRCODE = '42501', HINT = l.hint;
   END IF;
   e.account := a.id;
   e.kind := 'charge';

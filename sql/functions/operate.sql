@@ -52,8 +52,7 @@ BEGIN
     FROM (SELECT DISTINCT principal FROM dp_int.job WHERE dataset = d.id AND state = 'queued') AS c
    WHERE (dp_int.grant_of(d.id, dp_int.role_of(c.principal))).dataset IS NULL;
   FOR j IN SELECT id, caller FROM dp_int.job WHERE dataset = d.id AND state = 'queued' AND principal = ANY (refused) FOR NO KEY UPDATE SKIP LOCKED LOOP
-    PERFORM dp_int.finish_job(j.id, 'failed', '42501', format('data set "%s" is no longer granted to "%s"', d.name, j.caller),
-      'Ask the steward for dp_grant. No privacy budget was spent.');
+    PERFORM dp_int.finish_job(j.id, 'failed', '42501', w.message, w.hint) FROM dp_int.why_refused(d, j.caller) AS w;
   END LOOP;
 END $$;
 

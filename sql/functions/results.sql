@@ -102,10 +102,13 @@ $$;
 -- Raises, with the reason why a release has no covariance, and with a remedy.
 CREATE OR REPLACE FUNCTION dp_int.refuse_without_covariance(r dp_int.release) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  options CONSTANT jsonb := (SELECT coalesce(j.request -> 'options', '{}') FROM dp_int.job j WHERE j.id = r.job);
 BEGIN
   IF r.why_null IS NOT NULL THEN
     RAISE EXCEPTION 'release % has no standard errors: %', r.id, r.why_null
-      USING ERRCODE = '55000', HINT = 'The default method without a penalty has them where rows, budget and tails allow. Asking anew is charged; dp_summary shows what this release has.';
+      USING ERRCODE = '55000', HINT = CASE WHEN r.model <> 'l1' AND (options ? 'penalty' OR NOT coalesce(options ->> 'method', 'auto') = ANY ('{auto,joint_moments,newton}'))
+                                           THEN 'The default method without a penalty has them where rows, budget and tails allow. ' ELSE '' END || 'dp_summary shows what this release has; asking anew is charged.';
   ELSIF EXISTS (SELECT FROM dp_int.coefficient c WHERE c.release = r.id AND c.covariance IS NULL AND c.why_null IS NULL) THEN
     RAISE EXCEPTION 'release % is from before dpsidecar kept the covariance of coefficients', r.id
       USING ERRCODE = '55000', HINT = 'dp_summary tests each of its coefficients alone. The option {"fresh": true} asks for another release, which is charged.';
