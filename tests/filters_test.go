@@ -90,6 +90,9 @@ func TestPureRequestsAndOthersShareAnAccount(t *testing.T) {
 		if (err == nil) != c.ok {
 			t.Errorf("%v: %v", c, err)
 		}
+		if named := regexp.MustCompile(`at most about [0-9.]+`).FindString(hint(err)); err != nil && (named == "" || !strings.HasSuffix(said["affordable"], "; eps "+named+" would do")) {
+			t.Errorf("%v: affordable %s, and the refusal says %s", c, said["affordable"], hint(err))
+		}
 		if err != nil && !fewDigitsLeft.MatchString(err.Error()) {
 			t.Errorf("%v: what is left has more digits than mean anything: %v", c, err)
 		}

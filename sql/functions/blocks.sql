@@ -489,10 +489,10 @@ BEGIN
 END $$;
 
 -- About the largest eps with which the request of e would be admitted in all of its blocks; NULL where
--- that is not known. own: the sums of the caller's own charges.
-CREATE OR REPLACE FUNCTION dp_int.affordable_everywhere(a dp_int.account, d dp_int.dataset, g dp_int.dataset_grant, own dp_int.tally, e dp_int.ledger) RETURNS numeric
+-- that is not known. own: the sums of the caller's own charges; p_delta: that of the request.
+CREATE OR REPLACE FUNCTION dp_int.affordable_everywhere(a dp_int.account, d dp_int.dataset, g dp_int.dataset_grant, own dp_int.tally, e dp_int.ledger, p_delta float8) RETURNS numeric
 LANGUAGE sql STABLE AS $$
-  SELECT least(min(dp_int.affordable(n, a.epsilon, a.cap, t, e)), min(dp_int.affordable(n, d.epsilon, d.cap, t, e)), min(dp_int.affordable(n, g.epsilon, g.cap, own, e)))
+  SELECT least(min(dp_int.affordable(n, a.epsilon, a.cap, t, e, p_delta)), min(dp_int.affordable(n, d.epsilon, d.cap, t, e, p_delta)), min(dp_int.affordable(n, g.epsilon, g.cap, own, e, p_delta)))
     FROM dp_int.fullest(a, e.blocks) AS b, dp_int.at_block(a, b) AS n, dp_int.tally_of(n) AS t
 $$;
 

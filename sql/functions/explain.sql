@@ -100,8 +100,8 @@ BEGIN
   RETURN e;
 END $$;
 
--- The cost of a charge and the budget left after it, by the rules of dp_int.ledger_charge.
-CREATE OR REPLACE FUNCTION dp_int.afterwards(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS TABLE(property text, value text)
+-- The cost of a charge and the budget left after it, by the rules of dp_int.ledger_charge. p_delta: that of the request.
+CREATE OR REPLACE FUNCTION dp_int.afterwards(p_dataset bigint, p_caller name, e dp_int.ledger, p_delta float8) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
@@ -109,6 +109,7 @@ DECLARE
   g dp_int.dataset_grant := dp_int.grant_of(p_dataset, p_caller);
   n dp_int.account;  -- the totals of the block that would be fullest after the charge
   t dp_int.tally;
+  own dp_int.tally;  -- the sums of the caller's own charges
   mine dp_int.tally;
   proven numeric;
   affordable boolean;
@@ -127,7 +128,8 @@ BEGIN
     RETURN;
   END IF;
   t := dp_int.add_entry(dp_int.tally_of(n), a, e);
-  mine := dp_int.add_entry(dp_int.tally_of(a.id, dp_int.principal_of(p_caller)), a, e);
+  own := dp_int.tally_of(a.id, dp_int.principal_of(p_caller));
+  mine := dp_int.add_entry(own, a, e);
   proven := dp_int.least_epsilon(n, t, n.spent_delta + e.delta);
   property := 'epsilon_charged';
   value := (proven - n.proven_epsilon)::float8;
@@ -149,6 +151,9 @@ BEGIN
                 WHEN g.epsilon IS NOT NULL AND NOT dp_int.admits(a.accounting, g.epsilon, a.delta, g.cap, mine) THEN 'no: your own limit does not cover it'
                 WHEN NOT fits THEN 'no: the part of delta that is kept for methods that spend delta themselves does not cover it'
                 ELSE 'yes' END;
+  IF value LIKE 'no:%' AND fits THEN
+    value := value || coalesce('; eps ' || dp_int.shown_affordable(a, dp_int.affordable_everywhere(a, d, g, own, e, p_delta)) || ' would do', '');
+  END IF;
   RETURN NEXT;
 END $$;
 
@@ -172,8 +177,9 @@ BEGIN
   IF q.answer ? 'cost' THEN
     e := dp_int.quoted(q.answer -> 'cost');
     e.blocks := dp_int.blocks_read(q.dataset, q.request);
+    e.event := (SELECT (p ->> 'value')::jsonb FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'event');
     RETURN QUERY SELECT a.property, CASE WHEN a.property = 'affordable' AND kept IS NOT NULL THEN 'yes: the answer is kept' WHEN a.property = 'affordable' AND charged THEN 'yes: it is charged already' ELSE a.value END
-      FROM dp_int.afterwards(q.dataset, p_caller, e) AS a;
+      FROM dp_int.afterwards(q.dataset, p_caller, e, (q.request ->> 'delta')::float8) AS a;
   END IF;
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT 'kept_release', format('%s: the same request returns it at no cost', kept);

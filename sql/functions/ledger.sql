@@ -184,9 +184,9 @@ BEGIN
     FOR l IN SELECT * FROM (VALUES (NULL::name, a.epsilon, a.cap, dp_int.tally_of(n)), (NULL, d.epsilon, d.cap, dp_int.tally_of(n)), (caller, g.epsilon, g.cap, own)) AS v(whose, epsilon, cap, t)
               WHERE v.epsilon IS NOT NULL ORDER BY v.whose NULLS FIRST, v.epsilon LOOP
       IF NOT dp_int.admits(a.accounting, l.epsilon, a.delta, l.cap, dp_int.add_entry(l.t, a, e)) THEN
-        PERFORM dp_int.refuse_overdraft(d.name, l.whose, l.epsilon, l.t, n, e, dp_int.affordable_everywhere(a, d, g, own, e),
+        PERFORM dp_int.refuse_overdraft(d.name, l.whose, l.epsilon, l.t, n, e, dp_int.affordable_everywhere(a, d, g, own, e, j.delta),
                                         CASE WHEN l.whose IS NULL THEN dp_int.name_block(a, b) END,
-                                        CASE WHEN l.whose IS NULL AND dp_int.affordable(n, g.epsilon, g.cap, own, e) = 0
+                                        CASE WHEN l.whose IS NULL AND dp_int.affordable(n, g.epsilon, g.cap, own, e, j.delta) = 0
                                              THEN format('The limit of "%s", epsilon %s, does not cover it either, nor any smaller eps: ask the steward for dp_set_budget, and for a higher limit with dp_grant(%L, %L, ...)', caller, g.epsilon::float8, d.name, caller) END);
       END IF;
     END LOOP;
@@ -214,25 +214,30 @@ BEGIN
 END $$;
 
 -- About the largest eps with which the request of e would be admitted after the charges t: the largest
--- over the filters, 0 when none has room. NULL where that is not known, or without a budget.
-CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, p_epsilon numeric, p_cap numeric, t dp_int.tally, e dp_int.ledger) RETURNS numeric
+-- over the filters, 0 when none has room. NULL where that is not known, or without a budget. p_delta: that of the request.
+CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, p_epsilon numeric, p_cap numeric, t dp_int.tally, e dp_int.ledger, p_delta float8) RETURNS numeric
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  j dp_int.job;
   o CONSTANT numeric := CASE WHEN a.accounting = 'zcdp' AND p_cap > 0 THEN dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(a.delta)::float8) END;
   alone CONSTANT numeric := CASE WHEN t.rest = 0 THEN greatest(0, p_epsilon - t.epsilon) END;    -- room of filter 1, an epsilon
   room CONSTANT numeric := CASE WHEN a.accounting = 'zcdp' THEN greatest(0, p_cap - t.spent) END; -- of filter 2, a rho
   mixed CONSTANT numeric := greatest(0, p_cap - t.rest_rho - t.epsilon / o);                      -- of filter 3, a rho
 BEGIN
-  SELECT * INTO j FROM dp_int.job WHERE id = e.job;
   RETURN CASE
     WHEN p_epsilon IS NULL THEN NULL
     WHEN a.accounting = 'pure' THEN greatest(0, p_cap - t.spent)
     WHEN e.event ? 'approx' THEN NULL  -- with a smaller eps sample_aggregate would form other blocks of rows
     WHEN e.event ? 'bounded_range' THEN greatest(alone, sqrt(8 * room), o * mixed)
     WHEN e.epsilon IS NOT NULL THEN greatest(alone, sqrt(2 * room), o * mixed)
-    WHEN a.accounting = 'zcdp' AND j.delta > 0 THEN dp_int.proven('zcdp', NULL, greatest(room, mixed), j.delta::numeric) END;
+    WHEN a.accounting = 'zcdp' AND p_delta > 0 THEN dp_int.proven('zcdp', NULL, greatest(room, mixed), p_delta::numeric) END;
 END $$;
+
+-- The largest eps that would be admitted, as messages show it; NULL where it is not known, or 0.
+CREATE OR REPLACE FUNCTION dp_int.shown_affordable(a dp_int.account, p_eps numeric) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_eps > 0 AND a.accounting = 'pure' THEN 'at most ' || p_eps::float8
+              WHEN p_eps > 0 THEN 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(p_eps))::int)) END
+$$;
 
 -- An epsilon as shown in messages, rounded upward to six decimals, or to six digits where it is small.
 CREATE OR REPLACE FUNCTION dp_int.shown_epsilon(epsilon numeric) RETURNS text
@@ -259,9 +264,9 @@ DECLARE
   before_epsilon CONSTANT numeric := dp_int.least_epsilon(a, t, a.spent_delta);
   after_epsilon CONSTANT numeric := dp_int.least_epsilon(a, dp_int.add_entry(t, a, e), a.spent_delta + e.delta);
   remedy text := 'ask the steward for dp_set_budget';
-  -- Under zCDP the eps of a request is more than what it adds to the epsilon spent, once something is spent.
-  most CONSTANT text := 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int))
-    || CASE WHEN p_eps > (p_epsilon - before_epsilon) * 1.02 THEN format(' (added to what was asked before, it costs the %s left)', dp_int.shown_remaining(p_epsilon - before_epsilon)) ELSE '' END;
+  -- Under zCDP the eps of a request is more than what it adds to the epsilon spent, once something is spent, or where its delta is below the budget's.
+  most CONSTANT text := dp_int.shown_affordable(a, p_eps)
+    || CASE WHEN p_eps > (p_epsilon - before_epsilon) * 1.02 THEN format(' (%s, it costs the %s left)', CASE WHEN t.spent > 0 THEN 'added to what was asked before' ELSE 'at its delta, below the budget''s' END, dp_int.shown_remaining(p_epsilon - before_epsilon)) ELSE '' END;
   asked_delta CONSTANT numeric := (SELECT delta FROM dp_int.job WHERE id = e.job);
   asked_eps CONSTANT numeric := (SELECT eps FROM dp_int.job WHERE id = e.job);
   why CONSTANT text := CASE WHEN after_epsilon - before_epsilon <= asked_eps * 1.001 OR after_epsilon = 'Infinity' THEN ''
@@ -276,7 +281,7 @@ BEGIN
                  WHEN before_epsilon >= p_epsilon THEN 'A' || substr(remedy, 2)
                  WHEN asked_delta > a.delta THEN concat('Ask with a smaller delta, at most ', a.delta::float8, ', ', 'or with a smaller eps at this delta, ' || most || ', ', 'or ', remedy)
                  WHEN p_eps = 0 THEN concat('With this method no eps would do beside what was asked with others: ', CASE WHEN t.rest = 0 THEN 'ask dp_l1_regress, or ' END, remedy)
-                 WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', p_eps::float8, remedy)
+                 WHEN a.accounting = 'pure' THEN format('Ask with eps %s, or %s', dp_int.shown_affordable(a, p_eps), remedy)
                  ELSE concat('Ask with a smaller eps, ', most || ', ', 'or ', remedy) END;
   RAISE EXCEPTION '%', format(
     CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
