@@ -10,6 +10,7 @@ import (
 func TestRegistrationRefuses(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	fill := strings.NewReplacer("{dataset}", w.dataset, "{table}", "public."+w.dataset)
+	const columns = "Its columns are amount, age, region, insured, note; capitals count."
 	for _, c := range []struct{ sql, code, says string }{
 		{`SELECT dp_register('', '{table}', 'amount', '{age}', 1)`, "22023", "needs a name"},
 		{`SELECT dp_register('{dataset}', '{table}', 'amount', '{age}', 1)`, "42710", "registered already"},
@@ -31,6 +32,11 @@ func TestRegistrationRefuses(t *testing.T) {
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '[]')`, "22023", "JSON object"},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{}', 'zcdp')`, "22023", "delta"},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{}', 'magic')`, "22023", "accounting"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{Age}', 1)`, "42703", columns},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, categories => '{"Region": ["1", "2"]}')`, "42703", columns},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, unit => 'person')`, "42703", "The unit is the column that tells persons apart. " + columns},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, block => 'day', block_width => '1 day', block_origin => '2026-01-01')`, "42703", "in which block a row is. " + columns},
+		{`SELECT dp_freeze('{table}', 'Age')`, "42703", columns},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, options => '{"totl": true}')`, "22023", `unknown option "totl"`},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, options => '{"total": 1}')`, "22023", "boolean"},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, options => '{"account": "nobody"}')`, "22023", "nobody"},

@@ -51,7 +51,7 @@ BEGIN
   source := dp_int.source_name(p_relid, p_block);
   IF kind IS NULL THEN
     RAISE EXCEPTION 'column "%" does not exist in %', p_block, p_relid::regclass
-      USING ERRCODE = '42703', HINT = E'The block is the column whose day says in which block a row is; names are case-sensitive here: give them as \\d shows them.';
+      USING ERRCODE = '42703', HINT = 'The block is the column whose day says in which block a row is. ' || dp_int.its_columns(p_relid);
   ELSIF kind NOT IN ('date', 'timestamp without time zone', 'timestamp with time zone') THEN
     RAISE EXCEPTION 'column "%" has type %, which tells no day', p_block, kind
       USING ERRCODE = '22023', HINT = 'A block is a date, timestamp or timestamptz column. Of others let the table have a stored generated column.';

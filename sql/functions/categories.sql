@@ -16,7 +16,7 @@ BEGIN
    WHERE a.attrelid = p_relid AND a.attname::text = p_column AND a.attnum > 0 AND NOT a.attisdropped;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'category "%" is no column of %', dp_int.excerpt(p_column), p_relid::regclass
-      USING ERRCODE = '42703', HINT = E'Column names are case-sensitive here: give them as \\d shows them.';
+      USING ERRCODE = '42703', HINT = dp_int.its_columns(p_relid);
   ELSIF NOT dp_int.has_levels(kind.oid) THEN
     RAISE EXCEPTION 'column "%" has type %, which cannot be a category', p_column, format_type(kind.oid, NULL)
       USING ERRCODE = '22023', HINT = 'Categories are text, varchar, char, enum, boolean, smallint, integer or bigint columns.';

@@ -37,7 +37,8 @@ BEGIN
     RAISE EXCEPTION '% is a part of %', dp_freeze.relation, parent USING ERRCODE = '42809', HINT = format('Freeze the column of the whole: dp_freeze(%L, %L).', parent, dp_freeze."column");
   ELSIF generated IS NULL THEN
     RAISE EXCEPTION 'column % does not exist in %', coalesce('"' || dp_freeze."column" || '"', 'NULL'), dp_freeze.relation
-      USING ERRCODE = '42703', HINT = E'Column names are case-sensitive here: give them as \\d shows them.';
+      USING ERRCODE = '42703', HINT = (SELECT format('Its columns are %s; capitals count.', CASE WHEN length(c.names) > 200 THEN left(c.names, 200) || '...' ELSE c.names END)  -- dp_int.its_columns is not for its callers
+                                      FROM (SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = dp_freeze.relation AND a.attnum > 0 AND NOT a.attisdropped) AS c(names));
   ELSIF generated <> '' THEN
     RAISE EXCEPTION 'column "%" of % is generated', dp_freeze."column", dp_freeze.relation
       USING ERRCODE = '22023', HINT = 'It changes with the columns that it is generated from: freeze those.';

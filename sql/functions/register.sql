@@ -83,6 +83,13 @@ BEGIN
   END IF;
 END $$;
 
+-- The hint for a column that a relation does not have.
+CREATE OR REPLACE FUNCTION dp_int.its_columns(p_relid oid) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT format('Its columns are %s; capitals count.', dp_int.excerpt(string_agg(a.attname, ', ' ORDER BY a.attnum)))
+    FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attnum > 0 AND NOT a.attisdropped
+$$;
+
 -- Raises where a registration names columns that do not exist, or types or scales that no
 -- model can use. Categories are checked already.
 CREATE OR REPLACE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb, p_categories jsonb) RETURNS void
@@ -93,7 +100,7 @@ BEGIN
   FOREACH c IN ARRAY p_target || p_features LOOP
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped) THEN
       RAISE EXCEPTION 'column "%" does not exist in %', c, p_relid::regclass
-        USING ERRCODE = '42703', HINT = E'Column names are case-sensitive here: give them as \\d shows them.';
+        USING ERRCODE = '42703', HINT = dp_int.its_columns(p_relid);
     END IF;
   END LOOP;
   PERFORM dp_int.refuse_types(p_relid, p_target, p_features, p_categories, false, NULL);

@@ -151,7 +151,7 @@ BEGIN
    WHERE a.attrelid = p_relid AND a.attname = p_unit AND a.attnum > 0 AND NOT a.attisdropped;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'column "%" does not exist in %', p_unit, p_relid::regclass
-      USING ERRCODE = '42703', HINT = E'The unit is the column that tells persons apart; names are case-sensitive here: give them as \\d shows them.';
+      USING ERRCODE = '42703', HINT = 'The unit is the column that tells persons apart. ' || dp_int.its_columns(p_relid);
   ELSIF kind NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'uuid'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'bytea'::regtype) THEN
     RAISE EXCEPTION 'column "%" has type %, which cannot tell persons apart', p_unit, format_type(kind, NULL)
       USING ERRCODE = '22023', HINT = concat('A unit is a smallint, integer, bigint, uuid, text, varchar, char or bytea column. Of other types different bytes can be equal; a key of several columns can be one stored generated column.',
