@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -199,6 +200,29 @@ func TestPersonalLimits(t *testing.T) {
 	}
 	if row = one[string](w, w.analyst, `SELECT format('%s|%s', my_epsilon_total, my_epsilon_remaining) FROM dp.budget WHERE dataset = $1`, w.dataset); row != "|" {
 		t.Errorf("without a limit: %s", row)
+	}
+	grants := all[string](w, w.steward, `SELECT concat_ws(' ', right(grantee, 1), epsilon, epsilon_spent) FROM dp.grants WHERE dataset = $1`, w.dataset)
+	if want := []string{w.person[len(w.person)-1:] + " 4", "b 0.5 0.3"}; !slices.Equal(grants, want) {
+		t.Errorf("dp.grants shows %q, want %q", grants, want)
+	}
+	_, err = bob.Exec(context.Background(), `SELECT FROM dp.grants`)
+	w.wantError(err, "42501", "permission denied for view grants")
+	if err := w.system.Login(context.Background(), w.person+"s", "dp_admin"); err != nil {
+		t.Fatal(err)
+	}
+	conn, heard := w.hearingHints(w.person + "s")
+	for _, c := range []struct{ limit, says string }{
+		{"0.5", ""},
+		{"0.7", fmt.Sprintf("the personal limit of %q on data set %q was epsilon 0.5, and is epsilon 0.7 now", w.person+"b", w.dataset)},
+		{"NULL", "was epsilon 0.7, and there is none now HINT: If that is not meant: SELECT dp_grant('" + w.dataset + "', '" + w.person + "b', 0.7);"},
+		{"NULL", ""},
+		{"12", fmt.Sprintf("the personal limit of %q, epsilon 12, is above that of data set %q, 10, which holds for everybody", w.person+"b", w.dataset)},
+	} {
+		before := len(heard())
+		w.exec(conn, `SELECT dp_grant($1, $2, `+c.limit+`)`, w.dataset, w.person+"b")
+		if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, c.says) || (said == "") != (c.says == "") {
+			t.Errorf("limit %s: %q", c.limit, said)
+		}
 	}
 }
 

@@ -1,5 +1,24 @@
 -- Who may ask about a data set, and how much of its budget.
 
+-- Tells a steward that a grant changes or ends a personal limit, or sets one that limits nothing.
+CREATE OR REPLACE FUNCTION dp_int.tell_limit(d dp_int.dataset, p_grantee name, p_former numeric, p_limit numeric) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  whole CONSTANT numeric := least(d.epsilon, (SELECT a.epsilon FROM dp_int.account a WHERE a.id = d.account));
+BEGIN
+  IF p_former <> p_limit THEN
+    RAISE NOTICE 'dpsidecar: the personal limit of "%" on data set "%" was epsilon %, and is epsilon % now', p_grantee, d.name, p_former::float8, p_limit::float8
+      USING HINT = 'It counts all that was asked before. dp.grants shows every grant.';
+  ELSIF p_former IS NOT NULL AND p_limit IS NULL THEN
+    RAISE NOTICE 'dpsidecar: the personal limit of "%" on data set "%" was epsilon %, and there is none now', p_grantee, d.name, p_former::float8
+      USING HINT = format('If that is not meant: SELECT dp_grant(%L, %L, %s); dp.grants shows every grant.', d.name, p_grantee, p_former::float8);
+  END IF;
+  IF p_limit > whole THEN
+    RAISE NOTICE 'dpsidecar: the personal limit of "%", epsilon %, is above that of data set "%", %, which holds for everybody', p_grantee, p_limit::float8, d.name, whole::float8
+      USING HINT = 'A limit below the data set''s leaves something for others.';
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_grant(dataset text, grantee name, epsilon float8 DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -7,6 +26,7 @@ DECLARE
   a dp_int.account;
   eps numeric;
   own_cap numeric;
+  former dp_int.dataset_grant;
 BEGIN
   PERFORM dp_int.refuse_copy();
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
@@ -23,11 +43,13 @@ BEGIN
     SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
     own_cap := dp_int.positive_cap(a, eps, a.delta);
   END IF;
+  SELECT * INTO former FROM dp_int.dataset_grant g WHERE g.dataset = d.id AND g.principal = dp_int.principal_of(dp_grant.grantee);
   INSERT INTO dp_int.dataset_grant (dataset, principal, grantee, epsilon, cap)
   VALUES (d.id, dp_int.admit_principal(dp_grant.grantee), dp_grant.grantee, eps, own_cap)
   ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET grantee = excluded.grantee, epsilon = excluded.epsilon, cap = excluded.cap;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
     jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));
+  PERFORM dp_int.tell_limit(d, dp_grant.grantee, former.epsilon, eps);
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r  -- a superuser is a member of every role
                   WHERE (r.rolname = dp_grant.grantee OR NOT r.rolsuper) AND pg_has_role(r.oid, dp_grant.grantee, 'USAGE') AND pg_has_role(r.oid, 'dp_analyst', 'USAGE')) THEN
     RAISE NOTICE 'dpsidecar: "%" is granted data set "%", but neither it nor a member of it may call the functions that ask', dp_grant.grantee, d.name

@@ -35,6 +35,18 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
 COMMENT ON VIEW dp.budget IS
   'One row a data set: the least epsilon whose filters would have admitted what is spent, and what is left, for the people in it, whatever name they were asked under, where it is a budget for every block that of the fullest one; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
 
+CREATE OR REPLACE VIEW dp.grants WITH (security_barrier) AS
+  SELECT d.name AS dataset, r.rolname::text AS grantee, g.epsilon::float8 AS epsilon, coalesce(t.proven_epsilon, 0)::float8 AS epsilon_spent
+    FROM dp_int.dataset_grant g
+    JOIN dp_int.dataset d ON d.id = g.dataset
+    JOIN dp_int.principal p ON p.id = g.principal AND p.cluster = (SELECT system_identifier FROM pg_control_system())
+    JOIN pg_catalog.pg_roles r ON r.oid = p.role
+    LEFT JOIN dp_int.caller_total t ON t.account = d.account AND t.principal = g.principal
+   WHERE d.unregistered_at IS NULL
+   ORDER BY d.name, r.rolname;
+COMMENT ON VIEW dp.grants IS
+  'To whom registered data sets are granted, with the personal limit, NULL where there is none, and what the role has spent of the people in the data set, under whatever name; each member of a group spends of its own. For dp_admin.';
+
 CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
   SELECT j.id, j.model, j.dataset, j.eps, j.delta, j.status,
          CASE WHEN j.stage = 'queued' AND p.ahead > 0 THEN format('queued behind %s', p.ahead) ELSE j.stage END AS stage,
@@ -111,7 +123,7 @@ CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
    ORDER BY l.id;
 COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
 GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients, dp.scores, dp.descriptions, dp.suggested_scales, dp.moments TO dp_analyst, dp_admin;
-GRANT SELECT ON dp.ledger TO dp_admin;
+GRANT SELECT ON dp.ledger, dp.grants TO dp_admin;
 COMMENT ON COLUMN dp.jobs.stage IS
   'Where the job stands. charged, running: its budget is spent, and it reads and fits. charged, waiting to read: its budget is spent, once; its table could not be read, and it is tried again by itself. charged, out of time: its budget is spent, once; it is tried again when the same is asked again.';
 COMMENT ON COLUMN dp.releases.id IS 'The release; see dp.coefficients, dp_coef, dp_predict';
