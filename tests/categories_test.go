@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -249,7 +250,19 @@ func TestCategoriesAreFixedByTheFirstCharge(t *testing.T) {
 	}
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 	fewer := `{"region": ["north", "*"], "size": "enum", "outcome": ["lost", "won"]}`
-	w.exec(w.steward, `SELECT dp_set_categories($1, $2)`, w.dataset, fewer)
+	steward, heard := w.hearingHints("steward")
+	w.exec(steward, `SELECT dp_set_categories($1, $2)`, w.dataset, fewer)
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, `replaces all categories; no longer one: "code", "insured" HINT: If that is not meant: SELECT dp_set_categories('`+w.dataset+`', '{"code": ["0", "1", "2"], "size":`) {
+		t.Errorf("two are left out: %q", said)
+	}
+	const noRegion = `{"size": "enum", "outcome": ["won", "lost"]}`
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_set_categories($1, $2)`, w.dataset, noRegion)
+	w.wantError(err, "22023", `replaces all categories: "region" is left out, and without levels no model can use it`)
+	statement := regexp.MustCompile(`SELECT dp_set_categories.*;`).FindString(hint(err))
+	w.exec(w.steward, statement)
+	if got := one[bool](w, w.analyst, `SELECT categories -> 'region' = '["north", "*"]' AND categories -> 'outcome' = '["won", "lost"]' FROM dp.datasets WHERE dataset = $1`, w.dataset); !got {
+		t.Errorf("%s is not what it says", statement)
+	}
 	if got := one[string](w, w.analyst, `SELECT categories #>> '{size,1}' FROM dp.datasets WHERE dataset = $1`, w.dataset); got != "medium" {
 		t.Errorf("dp.datasets shows %q", got)
 	}
@@ -257,8 +270,10 @@ func TestCategoriesAreFixedByTheFirstCharge(t *testing.T) {
 	if len(out) != 2 || out[1].Term != "region=*" {
 		t.Errorf("%v", out)
 	}
-	_, err := w.steward.Exec(context.Background(), `SELECT dp_set_categories($1, $2)`, w.dataset, everyCategory)
-	w.wantError(err, "55000", "fixed since its first charge")
+	for _, categories := range []string{everyCategory, noRegion} {
+		_, err = w.steward.Exec(context.Background(), `SELECT dp_set_categories($1, $2)`, w.dataset, categories)
+		w.wantError(err, "55000", "fixed since its first charge")
+	}
 	_, err = w.analyst.Exec(context.Background(), `SELECT dp_set_categories($1, $2)`, w.dataset, everyCategory)
 	w.wantError(err, "42501", "dp_set_categories")
 	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {

@@ -204,19 +204,32 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_set_categories.dataset);
   clean jsonb;
+  whole text;    -- the statement that keeps the categories that are left out
+  omitted text;
 BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.refuse_gone(d);
-  clean := dp_int.canonical_categories(d.relid, d.target || d.features, dp_set_categories.categories);
-  PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, clean);
-  PERFORM dp_int.check_labels(d.target, d.features, d.labels, clean);
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   IF EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = d.id AND j.charge IS NOT NULL) THEN
     RAISE EXCEPTION 'the categories of data set "%" are fixed since its first charge', d.name
       USING ERRCODE = '55000', HINT = 'What was released speaks of these levels. dp_unregister the data set and dp_register it with others: what was spent stays spent. Nothing was changed.';
   END IF;
+  clean := dp_int.canonical_categories(d.relid, d.target || d.features, dp_set_categories.categories);
+  whole := format('SELECT dp_set_categories(%L, %L);', d.name, d.categories || clean);
+  SELECT c.name INTO omitted FROM dp_int.registered_columns(d.relid, d.target, d.features, '{}') c
+   WHERE d.categories ? c.name::text AND NOT clean ? c.name::text AND NOT dp_int.is_number(c.kind) ORDER BY c.n LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'dp_set_categories replaces all categories: "%" is left out, and without levels no model can use it', omitted
+      USING ERRCODE = '22023', HINT = format('With the levels that it has: %s Nothing was changed.', whole);
+  END IF;
+  PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, clean);
+  PERFORM dp_int.check_labels(d.target, d.features, d.labels, clean);
   UPDATE dp_int.dataset SET categories = clean WHERE id = d.id;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('categories', clean));
+  SELECT string_agg(format('"%s"', k), ', ' ORDER BY k) INTO omitted FROM jsonb_object_keys(d.categories) AS k WHERE NOT clean ? k;
+  IF omitted IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: dp_set_categories replaces all categories; no longer one: %', omitted USING HINT = format('If that is not meant: %s', whole);
+  END IF;
 END $$;
 COMMENT ON FUNCTION public.dp_set_categories IS
   'Declares which columns of a data set are categories and their levels, for instance {"region": ["north", "south", "*"]}: public knowledge, never read from the data. Replaces what was declared, before the first charge. For dp_admin.';
