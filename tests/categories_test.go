@@ -219,6 +219,17 @@ func TestACategoryIsALabel(t *testing.T) {
 	if w.entries() != 0 {
 		t.Fatalf("%d entries", w.entries())
 	}
+	// A boolean category has the labels that a boolean has.
+	for options, same := range map[string]string{`{}`: `{"negative_label": "false", "positive_label": "true"}`, `{"negative_label": true, "positive_label": false}`: `{"negative_label": "true", "positive_label": "false"}`} {
+		for _, o := range []string{options, same} {
+			w.exec(w.analyst, `SELECT dp_explain('logistic', $1, 1, target => 'insured', features => '{age}', options => $2)`, w.dataset, o)
+		}
+		if n := one[int](w, w.super, `SELECT count(DISTINCT (dp_int.prepare($1, 'logistic', $2, 1, NULL, 'insured', '{age}', true, o::jsonb)).hash) FROM unnest($3::text[]) AS o`, w.person, w.dataset, []string{options, same}); n != 1 {
+			t.Errorf("%s is another request than %s", options, same)
+		}
+	}
+	w.exec(w.steward, `SELECT dp_set_labels($1, '{"insured": [true, false]}')`, w.dataset)
+	w.exec(w.steward, `SELECT dp_set_labels($1, '{}')`, w.dataset)
 	out := w.mustRegress(w.analyst, ask, w.dataset, `{"positive_label": "won", "negative_label": "lost"}`)
 	for i, want := range []float64{-1, 2, 4, 1} { // log-odds 2 effect - 1; far more than 6 deviations of noise and sampling are allowed
 		if math.Abs(out[i].Coef-want) > 0.8 {

@@ -37,20 +37,29 @@ func TestLabelsMustBeNamed(t *testing.T) {
 			}
 		}
 	}
-	for _, options := range []string{`{"negative_label": 1, "positive_label": 2}`, `{"positive_label": 5}`} {
+	for _, options := range []string{`{"negative_label": 1, "positive_label": 2}`, `{"positive_label": 5}`, `{"negative_label": "no"}`} {
 		_, err := w.analyst.Exec(context.Background(), logistic, w.dataset, "truth", options)
-		w.wantError(err, "22023", "must be 0 and 1")
+		w.wantError(err, "22023", "labels of boolean column \"truth\" must be false and true")
 		w.wantError(err, "22023", "No privacy budget was spent")
 	}
 	_, err := w.steward.Exec(context.Background(), `SELECT dp_set_labels($1, '{"truth": [1, 2]}')`, w.dataset)
-	w.wantError(err, "22023", "must be 0 and 1")
-	w.exec(w.steward, `SELECT dp_set_labels($1, '{"truth": [0, 1]}')`, w.dataset)
+	w.wantError(err, "22023", "must be false and true")
+	w.exec(w.steward, `SELECT dp_set_labels($1, '{"truth": [false, true]}')`, w.dataset)
+	if got := one[string](w, w.analyst, `SELECT labels ->> 'truth' FROM dp.datasets WHERE dataset = $1`, w.dataset); got != "[0, 1]" {
+		t.Errorf("dp.datasets shows %s", got)
+	}
 	w.exec(w.steward, `SELECT dp_set_labels($1, '{}')`, w.dataset)
 	if w.entries() != 0 {
 		t.Errorf("%d entries", w.entries())
 	}
 	for target, options := range map[string]string{"truth": `{}`, "signed": `{"negative_label": -1, "positive_label": 1}`} {
 		w.mustRegress(w.analyst, logistic, w.dataset, target, options)
+	}
+	for _, options := range []string{`{"negative_label": false, "positive_label": true}`, `{"negative_label": "false"}`} { // the same request
+		w.mustRegress(w.analyst, logistic, w.dataset, "truth", options)
+	}
+	if w.entries() != 2 {
+		t.Errorf("%d entries", w.entries())
 	}
 	// The hint is a statement that helps.
 	_, err = w.analyst.Exec(context.Background(), logistic, w.dataset, "label", `{}`)

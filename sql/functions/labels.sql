@@ -32,25 +32,54 @@ LANGUAGE sql STABLE AS $$
                      FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_column AND a.attnum > 0 AND NOT a.attisdropped), false)
 $$;
 
+-- A label of a boolean column in the form that it has elsewhere: where the column is a category, a level; else 0 or 1. What is
+-- neither false nor true stays as it is.
+CREATE OR REPLACE FUNCTION dp_int.label_of_boolean(p_label jsonb, p_category boolean) RETURNS jsonb
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_label IN ('false', 'true', '"false"', '"true"')
+              THEN CASE WHEN p_category THEN to_jsonb(p_label #>> '{}') ELSE to_jsonb((p_label #>> '{}' = 'true')::int) END
+              ELSE p_label END
+$$;
+
+-- Declared labels with those of boolean columns in that form.
+CREATE OR REPLACE FUNCTION dp_int.canonical_labels(p_relid oid, p_labels jsonb, p_categories jsonb) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN jsonb_typeof(p_labels) = 'object'
+              THEN (SELECT coalesce(jsonb_object_agg(l.key, CASE WHEN jsonb_typeof(l.value) = 'array' AND dp_int.is_boolean(p_relid, l.key::name)
+                                                                 THEN (SELECT jsonb_agg(dp_int.label_of_boolean(v.label, p_categories ? l.key) ORDER BY v.n) FROM jsonb_array_elements(l.value) WITH ORDINALITY AS v(label, n))
+                                                                 ELSE l.value END), '{}')
+                      FROM jsonb_each(CASE jsonb_typeof(p_labels) WHEN 'object' THEN p_labels ELSE '{}' END) AS l)
+              ELSE p_labels END
+$$;
+
 -- Refuses labels that a boolean column cannot hold, with which every row would contribute nothing.
 -- p_ending: the end of the hint.
 CREATE OR REPLACE FUNCTION dp_int.refuse_labels_of_boolean(p_relid oid, p_column name, p_labels jsonb, p_ending text DEFAULT '') RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF NOT p_labels <@ '[0, 1]' AND dp_int.is_boolean(p_relid, p_column) THEN
-    RAISE EXCEPTION 'labels of boolean column "%" must be 0 and 1, not %', p_column, dp_int.excerpt(p_labels::text)
-      USING ERRCODE = '22023', HINT = 'False counts as 0 and true as 1: [0, 1], which need not be given, or [1, 0].' || p_ending;
+    RAISE EXCEPTION 'labels of boolean column "%" must be false and true, not %', p_column, dp_int.excerpt(p_labels::text)
+      USING ERRCODE = '22023', HINT = 'They need not be given. To have the log-odds of false declare [true, false], or ask with options {"negative_label": true, "positive_label": false}.' || p_ending;
   END IF;
 END $$;
 
--- The options of a request with the labels that its target was registered with, unless
+-- The options of a request with the labels that its target was registered with, or that its type has, unless
 -- it gives its own.
 CREATE OR REPLACE FUNCTION dp_int.with_labels(d dp_int.dataset, p_target name, p_options jsonb) RETURNS jsonb
-LANGUAGE sql STABLE AS $$
-  SELECT CASE WHEN d.labels ? p_target::text AND jsonb_typeof(p_options) = 'object'
-              THEN jsonb_build_object('negative_label', d.labels -> p_target::text -> 0, 'positive_label', d.labels -> p_target::text -> 1) || p_options
-              ELSE p_options END
-$$;
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  options jsonb := p_options;
+  known jsonb := d.labels -> p_target::text;
+  category CONSTANT boolean := d.categories ? p_target::text;
+BEGIN
+  IF jsonb_typeof(options) IS DISTINCT FROM 'object' THEN
+    RETURN options;
+  ELSIF dp_int.is_boolean(d.relid, p_target) THEN
+    options := options || (SELECT coalesce(jsonb_object_agg(o.key, dp_int.label_of_boolean(o.value, category)), '{}') FROM jsonb_each(options) AS o WHERE o.key IN ('negative_label', 'positive_label'));
+    known := coalesce(known, CASE WHEN category THEN '["false", "true"]'::jsonb END);
+  END IF;
+  RETURN CASE WHEN known IS NULL THEN options ELSE jsonb_build_object('negative_label', known -> 0, 'positive_label', known -> 1) || options END;
+END $$;
 
 -- Refuses a request whose labels nobody has named. Releases kept and jobs charged without named labels
 -- remain valid.
@@ -77,6 +106,7 @@ DECLARE
 BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.refuse_gone(d);
+  dp_set_labels.labels := dp_int.canonical_labels(d.relid, dp_set_labels.labels, d.categories);
   PERFORM dp_int.check_labels(d.target, d.features, dp_set_labels.labels, d.categories);
   PERFORM dp_int.refuse_labels_of_boolean(d.relid, l.key::name, l.value) FROM jsonb_each(dp_set_labels.labels) AS l WHERE NOT d.categories ? l.key;
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function

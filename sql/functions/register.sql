@@ -299,6 +299,7 @@ BEGIN
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, levels, false, call);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales, levels);
   PERFORM dp_int.refuse_intercept(dp_register.target || dp_register.features);
+  dp_register.labels := dp_int.canonical_labels(dp_register.relation, dp_register.labels, levels);
   PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels, levels);
   PERFORM dp_int.refuse_labels_of_boolean(dp_register.relation, l.key::name, l.value) FROM jsonb_each(dp_register.labels) AS l WHERE NOT levels ? l.key;
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN

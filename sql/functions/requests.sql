@@ -288,6 +288,9 @@ BEGIN
   PERFORM dp_int.check_beside(d, target, features, beside);
   IF m.labels THEN
     options := dp_int.with_labels(d, target, options);
+    IF jsonb_typeof(options) = 'object' AND NOT d.categories ? target::text THEN
+      PERFORM dp_int.refuse_labels_of_boolean(d.relid, target, jsonb_build_array(coalesce(options -> 'negative_label', '0'), coalesce(options -> 'positive_label', '1')), ' No privacy budget was spent.');
+    END IF;
   ELSIF d.categories ? target::text THEN
     RAISE EXCEPTION 'target "%" is a category, which model "%" cannot predict', target, p_model
       USING ERRCODE = '22023', HINT = 'dp_logistic_regress predicts which of two levels a row has. No privacy budget was spent.';
@@ -307,9 +310,6 @@ BEGIN
   PERFORM dp_int.refuse_large_delta(d, r, least(m.delta, d.default_delta::float8));
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
-    IF NOT d.categories ? target::text THEN
-      PERFORM dp_int.refuse_labels_of_boolean(d.relid, target, jsonb_build_array(coalesce(options -> 'negative_label', '0'), coalesce(options -> 'positive_label', '1')), ' No privacy budget was spent.');
-    END IF;
   END IF;
   RETURN r;
 END $$;
