@@ -340,6 +340,21 @@ func TestSubmitStatusResultCancel(t *testing.T) {
 		_, err = other.Exec(ctx, sql, job)
 		w.wantError(err, "22023", "See dp.releases, and dp.datasets")
 	}
+	// And the other way round; so is who names a data set.
+	for _, sql := range []string{`SELECT dp_status($1)`, `SELECT dp_result($1)`, `SELECT dp_cancel($1)`} {
+		_, err = w.analyst.Exec(ctx, sql, release)
+		w.wantError(err, "22023", "That is a release: SELECT * FROM dp_summary('"+release+"').")
+	}
+	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person+"b")
+	_, err = other.Exec(ctx, `SELECT dp_status($1)`, release)
+	w.wantError(err, "22023", "See dp.jobs.")
+	for _, sql := range []string{`SELECT dp_predict('%s', '{50, 1, 1}')`, `SELECT dp_predict('%s', '{50, 1, 1}'::float8[])`, `SELECT dp_predict_interval('%s', '{50, 1, 1}')`, `SELECT dp_predict_interval('%s', '{50, 1, 1}'::float8[])`} {
+		_, err = w.analyst.Exec(ctx, fmt.Sprintf(sql, w.dataset))
+		w.wantError(err, "22023", "dp_last_release('"+w.dataset+"') is your latest fit of it")
+		_, err = other.Exec(ctx, fmt.Sprintf(sql, w.dataset))
+		w.wantError(err, "22P02", "invalid input syntax for type uuid")
+		w.exec(w.analyst, fmt.Sprintf(sql, "{"+release+"}")) // as the server takes it too
+	}
 
 	ran := one[string](w, w.analyst, `CALL dp_run('l1', $1, 0.125)`, w.dataset)
 	if out := w.mustRegress(w.analyst, `SELECT * FROM dp_result($1)`, ran); len(out) != 4 {

@@ -395,7 +395,7 @@ BEGIN
   SELECT v.id, v.model, v.dataset, v.eps, v.delta, v.status, v.stage, v.sqlstate, v.error, v.created_at, v.finished_at, v.hint, v.release, v.expected_at, v.caller, v.request INTO j
     FROM dp_int.status v WHERE v.id = p_job AND v.principal = (SELECT me.principal FROM dp_int.me);
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
+    RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = dp_int.hint_no_job(p_job, session_user);
   END IF;
   j.stage := dp_int.with_place(j.id, j.stage);
   RETURN j;

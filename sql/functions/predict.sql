@@ -100,10 +100,28 @@ END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, float8[]) IS
   'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label, for one of counts the mean count of an exposure of 1; where there was an offset, at offset 0. features in the release''s order, without the intercept.';
 
+-- The release of a text that does not look like one: for the name of a data set that the caller may see, where to find it.
+CREATE OR REPLACE FUNCTION dp.no_release(release text) RETURNS uuid
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = no_release.release AND d.unregistered_at IS NULL
+                                             AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL)) THEN
+    RAISE EXCEPTION '"%" is a data set, and here a release is wanted', no_release.release
+      USING ERRCODE = '22023', HINT = format('dp_last_release(%L) is your latest fit of it; dp.releases has all.', no_release.release);
+  END IF;
+  RETURN no_release.release::uuid;
+END $$;
+COMMENT ON FUNCTION dp.no_release IS 'How dp_predict says what is wrong where it is given the name of a data set.';
+
+CREATE OR REPLACE FUNCTION dp.release_of(release text) RETURNS uuid
+LANGUAGE sql STABLE
+RETURN CASE WHEN release ~ '^[0-9A-Fa-f-]{36}$' THEN release::uuid ELSE dp.no_release(release) END;
+COMMENT ON FUNCTION dp.release_of IS 'A release that is written as text.';
+
 -- Without this overload a release written as a literal would match both uuid and float8[].
 CREATE OR REPLACE FUNCTION public.dp_predict(release text, features float8[]) RETURNS float8
 LANGUAGE sql STABLE
-RETURN public.dp_predict(release::uuid, features);
+RETURN public.dp_predict(dp.release_of(release), features);
 COMMENT ON FUNCTION public.dp_predict(text, float8[]) IS 'The same for a release written as text.';
 
 -- The value of a feature that is a number or a boolean; NULL where it is null.
@@ -212,7 +230,7 @@ COMMENT ON FUNCTION public.dp_predict(uuid, text) IS 'The same for features writ
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release text, features text) RETURNS float8
 LANGUAGE sql STABLE
-RETURN public.dp_predict(release::uuid, features);
+RETURN public.dp_predict(dp.release_of(release), features);
 COMMENT ON FUNCTION public.dp_predict(text, text) IS 'The same for release and features written as text.';
 GRANT EXECUTE ON FUNCTION public.dp_coef, public.dp_predict(float8[], float8[]), public.dp_predict(uuid, float8[]), public.dp_predict(text, float8[]),
-  public.dp_predict(uuid, jsonb), public.dp_predict(uuid, text), public.dp_predict(text, text), dp.linear_predictor TO dp_analyst, dp_admin;
+  public.dp_predict(uuid, jsonb), public.dp_predict(uuid, text), public.dp_predict(text, text), dp.linear_predictor, dp.release_of, dp.no_release TO dp_analyst, dp_admin;

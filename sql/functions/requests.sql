@@ -510,7 +510,7 @@ BEGIN
   BEGIN
     SELECT * INTO j FROM dp_int.job WHERE id = p_job AND principal = dp_int.principal_of(p_caller) FOR NO KEY UPDATE;  -- not FOR UPDATE, so that other jobs may begin to follow it
     IF NOT FOUND THEN
-      RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
+      RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = dp_int.hint_no_job(p_job, p_caller);
     ELSIF j.state NOT IN ('queued', 'claimed', 'charged') THEN
       RAISE SQLSTATE 'DP000';  -- rolls back to release the lock
     END IF;

@@ -11,6 +11,18 @@ LANGUAGE sql STABLE AS $$
     FROM (SELECT) AS nothing LEFT JOIN dp_int.job j ON j.id = p_release AND j.principal = dp_int.principal_of(p_caller)
 $$;
 
+-- The hint for callers who name no job of theirs: it may be a release.
+CREATE OR REPLACE FUNCTION dp_int.hint_no_job(p_job uuid, p_caller name) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce((SELECT CASE r.model WHEN 'score' THEN 'That is a release, of a score: see dp.scores.'
+                                       WHEN 'describe' THEN 'That is a release: see dp.descriptions.'
+                                       WHEN 'scales' THEN 'That is a release: see dp.suggested_scales.'
+                                       WHEN 'moments' THEN 'That is a release: see dp.moments.'
+                                       ELSE format('That is a release: SELECT * FROM dp_summary(%L).', r.id) END
+                     FROM dp_int.release r
+                    WHERE r.id = p_job AND (pg_has_role(p_caller, 'dp_admin', 'USAGE') OR (dp_int.grant_of(r.dataset, p_caller)).dataset IS NOT NULL)), 'See dp.jobs.')
+$$;
+
 -- The release, if dp.releases shows it to the caller.
 CREATE OR REPLACE FUNCTION dp_int.visible_release(p_release uuid) RETURNS dp_int.release
 LANGUAGE plpgsql STABLE AS $$
@@ -403,7 +415,7 @@ COMMENT ON FUNCTION public.dp_predict_interval(uuid, float8[]) IS
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release text, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
-  SELECT p.prediction, p.ci_low, p.ci_high, p.why_null FROM public.dp_predict_interval(release::uuid, features) p;
+  SELECT p.prediction, p.ci_low, p.ci_high, p.why_null FROM public.dp_predict_interval(dp.release_of(release), features) p;
 END;
 COMMENT ON FUNCTION public.dp_predict_interval(text, float8[]) IS 'The same for a release written as text.';
 
@@ -433,7 +445,7 @@ COMMENT ON FUNCTION public.dp_predict_interval(uuid, text) IS 'The same for feat
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release text, features text) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
-  SELECT p.prediction, p.ci_low, p.ci_high, p.why_null FROM public.dp_predict_interval(release::uuid, features) p;
+  SELECT p.prediction, p.ci_low, p.ci_high, p.why_null FROM public.dp_predict_interval(dp.release_of(release), features) p;
 END;
 COMMENT ON FUNCTION public.dp_predict_interval(text, text) IS 'The same for release and features written as text.';
 GRANT EXECUTE ON FUNCTION public.dp_summary, public.dp_covariance, public.dp_test, public.dp_predict_interval(uuid, float8[]), public.dp_predict_interval(text, float8[]),
