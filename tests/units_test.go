@@ -377,3 +377,31 @@ func TestAKeyOfSeveralColumnsIsWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// A column that is not unique and refers to other rows often names a person; a code that is a feature, or a statement that every
+// person has one row, is no oversight.
+func TestAReferenceThatIsNotUniqueIsAskedAbout(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	table := "public." + w.dataset + "_v"
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_p (id bigint PRIMARY KEY); CREATE TABLE public.%[1]s_r (id int PRIMARY KEY);
+		CREATE TABLE %[2]s (id bigserial PRIMARY KEY, person bigint REFERENCES public.%[1]s_p, detail bigint UNIQUE REFERENCES public.%[1]s_p, region int REFERENCES public.%[1]s_r, before bigint REFERENCES %[2]s, age float8, paid float8);
+		CREATE VIEW %[2]s_renamed AS SELECT person, region AS area, age, paid FROM %[2]s; GRANT SELECT ON %[2]s, %[2]s_renamed TO dp_sidecar`, w.dataset, table))
+	person := fmt.Sprintf("%[1]s refers to public.%[2]s_p by person", table, w.dataset)
+	region := fmt.Sprintf("%[1]s refers to public.%[2]s_r by region", table, w.dataset)
+	for _, c := range []struct{ relation, rest, want string }{
+		{table, `'paid', '{age}', 1`, "dpsidecar: " + person + ", " + region + ": can a person have several rows?"},
+		{table, `'paid', '{age,region}', 1`, "dpsidecar: " + person + ": can a person have several rows?"},
+		{table + "_renamed", `'paid', '{age,area}', 1`, "dpsidecar: " + person + ": can a person have several rows?"},
+		{table, `'paid', '{age}', 1, categories => '{"region": ["1", "2"]}'`, "dpsidecar: " + person + ": can a person have several rows?"},
+		{table, `'paid', '{age}', 1, options => '{"total": true}'`, ""},
+		{table, `'paid', '{age}', 1, unit => 'person'`, ""},
+	} {
+		steward, heard := w.hearingHints("steward")
+		w.exec(steward, `BEGIN`)
+		w.exec(steward, `SELECT dp_register('v_' || $1, $2::text::regclass, `+c.rest+`)`, w.dataset, c.relation)
+		w.exec(steward, `ROLLBACK`)
+		if said := strings.Join(heard(), "\n"); !strings.Contains(said, c.want) || c.want == "" && strings.Contains(said, "refers to") || c.want != "" && !strings.Contains(said, "unit => 'person'.") {
+			t.Errorf("%s: heard %q", c.rest, said)
+		}
+	}
+}

@@ -370,7 +370,7 @@ BEGIN
       || jsonb_strip_nulls(jsonb_build_object('distribution', distribution, 'unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END,
            'block', (SELECT dp_int.describe_blocks(a, d) FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL)))));
   IF dp_register.unit IS NULL THEN
-    PERFORM dp_int.tell_several_rows(dp_register.relation);
+    PERFORM dp_int.tell_several_rows(dp_register.relation, dp_register.target || dp_register.features || ARRAY(SELECT k::name FROM jsonb_object_keys(levels) AS k), total);
   END IF;
   IF total AND dp_int.mixes_rows(dp_register.relation) THEN
     RAISE NOTICE 'dpsidecar: the rows of data set "%" are joined, combined or compared before they are read: by your statement "total" no row depends on another person', dp_register.dataset

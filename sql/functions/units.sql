@@ -215,11 +215,14 @@ BEGIN
 END $$;
 
 -- Tells a steward that a person may have several rows, because a key of several columns often contains a
--- person.
-CREATE OR REPLACE FUNCTION dp_int.tell_several_rows(p_relid oid) RETURNS void
+-- person, and a column that is not unique often refers to one: but where it is a column of the data set, as a code
+-- is, or the steward states that every person has one row.
+CREATE OR REPLACE FUNCTION dp_int.tell_several_rows(p_relid oid, p_columns name[], p_total boolean) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   key text;
+  refers text;
+  example name;  -- a column that refers to other rows
 BEGIN
   SELECT format('%s (%s)', b.relation, (SELECT string_agg(a.attname, ', ' ORDER BY k.n)
                                           FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
@@ -231,5 +234,18 @@ BEGIN
   IF FOUND THEN
     RAISE WARNING 'the primary key of % has several columns: can a person have several rows?', key
       USING HINT = 'Single rows are protected. If a person can have several, dp_unregister it and name the column that tells persons apart: unit => ''patient_id''.';
+  ELSIF NOT p_total THEN
+    SELECT string_agg(format('%s refers to %s by %I', r.relation, r.target, r.name), ', ' ORDER BY r.n), min(r.name) FILTER (WHERE r.n = 1) INTO refers, example
+      FROM (SELECT b.relation, k.confrelid::regclass AS target, a.attname AS name, row_number() OVER (ORDER BY b.relation, a.attnum) AS n
+              FROM dp_int.base_relations(p_relid) b
+              JOIN pg_catalog.pg_constraint k ON k.conrelid = b.relid AND k.contype = 'f' AND k.conparentid = 0 AND cardinality(k.conkey) = 1 AND k.confrelid <> k.conrelid
+              JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = k.conkey[1]
+             WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = b.relid AND i.indisunique AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
+               AND NOT EXISTS (SELECT FROM unnest(p_columns) AS c, dp_int.source_column(p_relid, c) AS s WHERE s.relid = b.relid AND s.attnum = a.attnum)) AS r
+     WHERE r.n <= 3;
+    IF refers IS NOT NULL THEN
+      RAISE NOTICE 'dpsidecar: %: can a person have several rows?', refers
+        USING HINT = format('Single rows are protected. If a person can have several, dp_unregister it and name the column that tells persons apart: unit => %L. If what it refers to is no person, such as a shop or a region, nothing is to be done.', example);
+    END IF;
   END IF;
 END $$;
