@@ -238,6 +238,10 @@ func TestPersonalLimitsFollowTheDelta(t *testing.T) {
 			t.Errorf("at delta %v the limit is that of another", delta)
 		}
 	}
+	w.exec(w.steward, `SELECT dp_set_budget($1, 5)`, w.dataset)
+	if got := one[string](w, w.steward, `SELECT concat_ws(' ', epsilon_total, delta_total) FROM dp.budget WHERE dataset = $1`, w.dataset); got != "5 0.0001" {
+		t.Errorf("without a delta: %s", got)
+	}
 }
 
 func TestAGrantToAGroupCoversItsMembers(t *testing.T) {

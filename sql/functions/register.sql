@@ -394,7 +394,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_register IS
   'Registers a relation, one row a person or, with a unit, all rows with one value of that column, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, the labels of columns that are targets of dp_logistic_regress, and the levels of columns that are categories. For dp_admin.';
 
-CREATE OR REPLACE FUNCTION public.dp_set_budget(dataset text, epsilon float8, delta float8) RETURNS void
+CREATE OR REPLACE FUNCTION public.dp_set_budget(dataset text, epsilon float8, delta float8 DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   d dp_int.dataset;
@@ -407,9 +407,9 @@ BEGIN
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   d := dp_int.dataset_of(dp_set_budget.dataset);
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
-  PERFORM dp_int.check_accounting(a.accounting, dp_set_budget.epsilon, dp_set_budget.delta);
+  PERFORM dp_int.check_accounting(a.accounting, dp_set_budget.epsilon, coalesce(dp_set_budget.delta, a.delta::float8));
   eps := dp_int.exact(dp_set_budget.epsilon);
-  del := dp_int.exact(dp_set_budget.delta);
+  del := coalesce(dp_int.exact(dp_set_budget.delta), a.delta);
   IF del <> a.delta AND EXISTS (SELECT FROM dp_int.dataset o WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'another data set shows the same people with delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Keep its delta.';
   END IF;
@@ -428,7 +428,7 @@ BEGIN
   PERFORM dp_int.tell_spent(dp_int.dataset_of(d.name), false);
 END $$;
 COMMENT ON FUNCTION public.dp_set_budget IS
-  'Sets the whole budget of a data set and of the people in it. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';
+  'Sets the whole budget of a data set and of the people in it; delta NULL stays what it is. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';
 
 CREATE OR REPLACE FUNCTION public.dp_unregister(dataset text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
