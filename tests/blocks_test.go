@@ -67,11 +67,11 @@ func TestWindowsOfBlocks(t *testing.T) {
 		t.Errorf("blocks: %q, want %q", runs, want)
 	}
 	said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 0.9, over => $2::text::daterange)`, name, window(50, 20))
-	if !strings.HasPrefix(said["affordable"], "no") || said["rows"] != "1200" || said["over"] != day(50)+" to "+day(20) {
+	if !strings.HasPrefix(said["affordable"], "no") || said["rows"] != "1200" || said["over"] != day(50)+" until before "+day(20) {
 		t.Errorf("explained: %v", said)
 	}
 	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.9, over => $2::text::daterange)`, name, window(50, 20))
-	w.wantError(err, "DP002", "is among the fullest")
+	w.wantError(err, "DP002", "until before "+day(29)+" is among the fullest")
 	_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.1, over => $2::text::daterange)`, name, window(0, -1))
 	w.wantError(err, "DP005", "a steward registers block_rows")
 	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.9, over => $2::text::daterange)`, name, window(80, 40))

@@ -103,7 +103,7 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	}
 	e.add("placement", string(at))
 	if w := c.window(); w != nil {
-		e.add("over", w.From+" to "+w.To)
+		e.add("over", w.From+" until before "+w.To)
 	}
 	if len(c.Request.WhereLevel) > 0 {
 		e.add("where_level", formatParameter(c.Request.WhereLevel)+": rows of other levels say nothing. How many count is private: figures here are those of all rows")
