@@ -74,7 +74,7 @@ func TestCategoriesFromEndToEnd(t *testing.T) {
 		`{"age": 40, "region": {"south": true}, "size": "small"}`: "must be one value",
 		`{"age": [40], "region": "south", "size": "small"}`:       "must be one value",
 		`{"age": 1e400, "region": "south", "size": "small"}`:      "out of the range",
-		`{"age": "true", "region": "south", "size": "small"}`:     "a boolean is true or false, without quotes",
+		`{"age": "true", "region": "south", "size": "small"}`:     "a boolean is true or false.",
 	} {
 		_, err := w.analyst.Exec(context.Background(), `SELECT dp_predict($1::uuid, $2::jsonb)`, release, features)
 		w.wantError(err, "22023", says)
@@ -295,7 +295,7 @@ func TestCategoriesAreFixedByTheFirstCharge(t *testing.T) {
 	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) != 1 || !strings.Contains(bad[0], "levels of every category") {
 		t.Errorf("dp_verify finds %q", bad)
 	}
-	w.exec(w.super, `UPDATE dp_int.dataset SET categories = $2 WHERE name = $1`, w.dataset, `{"region": ["north", "*"], "size": ["small", "medium", "large"], "outcome": ["lost", "won"]}`)
+	w.exec(w.super, `UPDATE dp_int.dataset SET categories = $2 WHERE name = $1`, w.dataset, `{"region": ["north", "*"], "size": ["small", "medium", "large"], "outcome": ["won", "lost"]}`)
 	// A label that was renamed is another level: the data set is not what was registered.
 	w.exec(w.super, fmt.Sprintf(`ALTER TYPE public.%s_size RENAME VALUE 'large' TO 'huge'`, strings.TrimSuffix(w.dataset, "_c")))
 	_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, features => '{size}')`, w.dataset)

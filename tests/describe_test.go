@@ -192,6 +192,7 @@ func TestWhatCannotBeDescribedSpendsNothing(t *testing.T) {
 		`SELECT * FROM dp_describe($1, 0.5, '{a,b,c,d,e,f}')`:                                     {"22023", "6 features are named"},
 		`SELECT * FROM dp_describe($1, 0.5, delta => 1e-6)`:                                       {"22023", "has no delta"},
 		`SELECT * FROM dp_scales($1, 0.5, delta => 1e-6)`:                                         {"22023", "has no delta"},
+		`SELECT * FROM dp_scales($1, 0.5, columns => '{insured}')`:                                {"22023", "only columns of numbers have a scale, and insured is none"},
 		`SELECT * FROM dp_scales($1, 2)`:                                                          {"DP002", ""},
 		`SELECT * FROM dp_describe($1 || '_', 0.5)`:                                               {"42501", "does not exist or is not granted"},
 		`SELECT * FROM dp_scales($1, 0.5, columns => '{note}')`:                                   {"42703", "column \"note\" is not registered"},
@@ -230,6 +231,7 @@ func TestADescriptionPredictsNothing(t *testing.T) {
 		`SELECT * FROM dp_summary($1::text::uuid)`, `SELECT dp_coef($1::text::uuid)`, `SELECT dp_covariance($1::text::uuid)`, `SELECT * FROM dp_test($1::text::uuid, '{age}')`} {
 		_, err := w.analyst.Exec(context.Background(), sql, release)
 		w.wantError(err, "22023", `is of model "describe" and has no coefficients`)
+		w.wantError(err, "22023", `What this one holds stands in dp.descriptions.`)
 	}
 	byJob := w.mustRegress(w.analyst, `SELECT r.term, coalesce(r.coef, 0) FROM dp.jobs j, dp_result(j.id) r WHERE j.release = $1::text::uuid`, release)
 	if len(byJob) == 0 || byJob[0].Term != "amount usable_share" {

@@ -39,7 +39,7 @@ func TestRowsStayInTheirBlocks(t *testing.T) {
 		return err
 	}
 	refused := func(eps float64) {
-		w.wantError(ask(eps), "DP004", `its column "day" can change now: what kept it was trigger`)
+		w.wantError(ask(eps), "DP004", `its column "day" can change now: what kept it was the trigger of dp_freeze`)
 		w.wantError(ask(eps), "DP004", "SELECT dp_freeze(")
 	}
 	w.exec(w.super, `ALTER TABLE public.`+name+`_old DISABLE TRIGGER zz_dp_freeze_day`)

@@ -53,6 +53,8 @@ func TestPoissonRegression(t *testing.T) {
 	if v := one[float64](w, w.analyst, `SELECT dp_predict($1::text, '{40,2}')`, release); math.Abs(v/rate-1) > 1e-9 {
 		t.Errorf("predicts %v claims a year, want %v", v, rate)
 	}
+	_, err := w.analyst.Exec(context.Background(), `SELECT dp_predict($1::uuid, '{"age": 40, "region": 2, "exposure": 0.5}'::jsonb)`, release)
+	w.wantError(err, "42703", "Name each of its features once: age, region; and, if you like, its exposure, years.")
 	var prediction, low, high float64
 	var why *string
 	if err := w.analyst.QueryRow(context.Background(), `SELECT * FROM dp_predict_interval($1::text, '{40,2}')`, release).Scan(&prediction, &low, &high, &why); err != nil {

@@ -27,7 +27,7 @@ func TestRegistrationRefuses(t *testing.T) {
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 1)`, "22023", "delta"},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 'NaN')`, "22023", "delta"},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{"age": 0}')`, "22023", `scale of "age"`},
-		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{"age": "1"}')`, "22023", `scale of "age"`},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{"age": "1 year"}')`, "22023", `a year around June 2021 is {"center": 1622505600, "scale": 31600000}.`},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{"region": 1}')`, "42703", `"region"`},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '[]')`, "22023", "JSON object"},
 		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{}', 'zcdp')`, "22023", "delta"},

@@ -499,7 +499,7 @@ $$;
 -- The text about a block that does not cover a request; NULL without blocks.
 CREATE OR REPLACE FUNCTION dp_int.name_block(a dp_int.account, b dp_int.account_block) RETURNS text
 LANGUAGE sql STABLE AS $$
-  SELECT format('Of its blocks the one from %s to %s is among the fullest: see dp_blocks, and ask about a window without the full ones.',
+  SELECT format('Of its blocks the one from %s until before %s is among the fullest: see dp_blocks, and ask about a window without the full ones.',
                 dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, b.block)), dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, b.block + 1)))
    WHERE a.block_width IS NOT NULL
 $$;
@@ -532,7 +532,7 @@ BEGIN
     SELECT k.block, p.proven_epsilon, k.block - row_number() OVER (PARTITION BY p.proven_epsilon ORDER BY k.block) AS run
       FROM known k JOIN proven p USING (spent, spent_epsilon, rest, rest_rho, spent_delta))
   SELECT dp_int.block_start(a.block_origin, a.block_width, min(r.block)), dp_int.block_start(a.block_origin, a.block_width, max(r.block) + 1),
-         r.proven_epsilon::float8, greatest(least(a.epsilon, d.epsilon) - r.proven_epsilon, 0)::float8
+         dp_int.rounded_up(r.proven_epsilon, least(a.epsilon, d.epsilon)), dp_int.rounded_down(least(a.epsilon, d.epsilon) - r.proven_epsilon, least(a.epsilon, d.epsilon))
     FROM runs r
    GROUP BY r.proven_epsilon, r.run
    ORDER BY 1;

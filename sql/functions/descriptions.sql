@@ -64,7 +64,7 @@ BEGIN
     'flags', dp_int.columns_of(d.relid, asked, '{boolean}'), 'whole', dp_int.columns_of(d.relid, asked, '{smallint,integer,bigint,date,timestamp,timestamptz}'))
             || dp_int.levels_of_request(d, asked, dp_int.canonical_where(d, p_where)) || dp_int.over_of_request(dp_int.canonical_over(d, p_over));
   IF p_model = 'scales' AND NOT EXISTS (SELECT FROM unnest(asked) AS n WHERE NOT r.body -> 'flags' ? n AND NOT d.categories ? n) THEN
-    RAISE EXCEPTION 'only columns of numbers have a scale, and % is none', array_to_string(asked, ', ')
+    RAISE EXCEPTION 'only columns of numbers have a scale, and % none', array_to_string(asked, ', ') || CASE cardinality(asked) WHEN 1 THEN ' is' ELSE ' are' END
       USING ERRCODE = '22023', HINT = 'Booleans and categories need no scale; dp_describe tells how often their values are there. No privacy budget was spent.';
   END IF;
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));

@@ -111,6 +111,7 @@ DECLARE
   t dp_int.tally;
   own dp_int.tally;  -- the sums of the caller's own charges
   mine dp_int.tally;
+  whole numeric;     -- the budget
   proven numeric;
   affordable boolean;
   fits boolean;      -- does its delta fit into the reserve of delta?
@@ -119,8 +120,9 @@ BEGIN
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
   SELECT w.* INTO n FROM dp_int.fullest(a, e.blocks) AS b, dp_int.at_block(a, b) AS w
    ORDER BY dp_int.least_epsilon(w, dp_int.add_entry(dp_int.tally_of(w), a, e), w.spent_delta + e.delta) DESC LIMIT 1;
+  whole := least(a.epsilon, d.epsilon);
   property := 'epsilon_remaining';
-  value := greatest(least(a.epsilon, d.epsilon) - n.proven_epsilon, 0)::float8;
+  value := dp_int.rounded_down(whole - n.proven_epsilon, whole);
   RETURN NEXT;
   e.kind := 'charge';
   IF dp_int.cost(a, e) IS NULL THEN
@@ -132,14 +134,14 @@ BEGIN
   mine := dp_int.add_entry(own, a, e);
   proven := dp_int.least_epsilon(n, t, n.spent_delta + e.delta);
   property := 'epsilon_charged';
-  value := (proven - n.proven_epsilon)::float8;
+  value := dp_int.rounded_up(proven - n.proven_epsilon, whole);
   RETURN NEXT;
   property := 'epsilon_remaining_after';
-  value := greatest(least(a.epsilon, d.epsilon) - proven, 0)::float8;
+  value := dp_int.rounded_down(whole - proven, whole);
   RETURN NEXT;
   IF g.epsilon IS NOT NULL THEN
     property := 'my_epsilon_remaining_after';
-    value := greatest(g.epsilon - dp_int.least_epsilon(n, mine, n.spent_delta + e.delta), 0)::float8;
+    value := dp_int.rounded_down(g.epsilon - dp_int.least_epsilon(n, mine, n.spent_delta + e.delta), whole);
     RETURN NEXT;
   END IF;
   property := 'affordable';

@@ -209,7 +209,7 @@ CREATE OR REPLACE FUNCTION dp_int.refuse_unfixed(p_relid oid, p_column name, p_r
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM dp_int.fixed_by(p_relid, p_column) AS f(reason) WHERE f.reason = p_reason) THEN
-    RAISE EXCEPTION 'its column "%" can change now: what kept it was %', p_column, p_reason
+    RAISE EXCEPTION 'its column "%" can change now: what kept it was %', p_column, CASE p_reason WHEN 'trigger' THEN 'the trigger of dp_freeze' WHEN 'no UPDATE rights' THEN 'that nobody had the right to UPDATE it' ELSE p_reason END
       USING HINT = CASE WHEN p_reason = 'trigger' THEN
         (SELECT format('If no row was given another value since, the owner of the table runs: SELECT dp_freeze(%L, %L);', s.relid::regclass, a.attname)
            FROM dp_int.source_column(p_relid, p_column) s JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum) ELSE '' END;

@@ -252,6 +252,17 @@ LANGUAGE sql IMMUTABLE STRICT AS $$
   SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(trunc(epsilon, CASE WHEN epsilon < 1 THEN 5 - floor(log(epsilon))::int ELSE 6 END)) ELSE trim_scale(greatest(epsilon, 0)) END::text
 $$;
 
+-- An epsilon of what is spent, and one of what remains, as views and dp_explain show them: rounded upward and downward to six digits
+-- of a budget below 1, to six decimals of a larger one. The views of public.sql do the same.
+CREATE OR REPLACE FUNCTION dp_int.rounded_up(epsilon numeric, budget numeric) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT (ceil(epsilon * u.per) / u.per)::float8 FROM dp_int.per_budget(budget) AS u(per) $$;
+
+CREATE OR REPLACE FUNCTION dp_int.rounded_down(epsilon numeric, budget numeric) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT (floor(greatest(epsilon, 0) * u.per) / u.per)::float8 FROM dp_int.per_budget(budget) AS u(per) $$;
+
+CREATE OR REPLACE FUNCTION dp_int.per_budget(budget numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN budget > 0 AND budget < 1 THEN ('1e' || 5 - floor(log(budget)))::numeric ELSE 1e6 END $$;
+
 -- Raises DP002: the filters of a limit of p_epsilon do not admit e after the charges t. Sums have units
 -- that are not shown to people: the message gives the epsilon that they prove. Without a caller the limit
 -- is the data set's. p_eps: the eps that every limit would admit, NULL where it is not known. p_block:

@@ -131,7 +131,7 @@ BEGIN
   IF jsonb_typeof(p_value) = 'number' AND abs(p_value::numeric) > 1.7976931348623157e308 THEN
     RAISE EXCEPTION 'feature "%" is out of the range of double precision: %', p_name, dp_int.excerpt(p_value::text) USING ERRCODE = '22023', HINT = 'Give a number between -1.7e308 and 1.7e308.';
   ELSIF jsonb_typeof(p_value) NOT IN ('number', 'boolean', 'null') THEN
-    RAISE EXCEPTION 'feature "%" must be a number, not %', p_name, dp_int.excerpt(p_value::text) USING ERRCODE = '22023', HINT = 'Only a category takes the name of a level; a boolean is true or false, without quotes. A date or timestamp is in seconds since 1970: extract(epoch FROM timestamptz ''2026-01-31'').';
+    RAISE EXCEPTION 'feature "%" must be a number, not %', p_name, dp_int.excerpt(p_value::text) USING ERRCODE = '22023', HINT = 'Only a category takes the name of a level; a boolean is true or false. A date or timestamp is in seconds since 1970: extract(epoch FROM timestamptz ''2026-01-31'').';
   END IF;
   RETURN CASE jsonb_typeof(p_value) WHEN 'number' THEN CASE WHEN abs(p_value::numeric) < 5e-324 THEN 0 ELSE p_value::float8 END WHEN 'boolean' THEN p_value::boolean::int END;
 END $$;
@@ -162,6 +162,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   asked CONSTANT jsonb := (SELECT j.request FROM dp_int.job j WHERE j.id = r.job);
   names CONSTANT text[] := ARRAY(SELECT f FROM jsonb_array_elements_text(asked -> 'features') WITH ORDINALITY AS n(f, o) ORDER BY o);
+  beside CONSTANT text := (SELECT string_agg(format('; and, if you like, its %s, %s', c.key, c.value), '' ORDER BY c.key) FROM jsonb_each_text(dp_int.known_columns(r)) AS c);
   stray text;
   f text;
   v jsonb;
@@ -179,7 +180,7 @@ BEGIN
   SELECT coalesce((SELECT k FROM jsonb_object_keys(p_features) AS k WHERE NOT k = ANY (names) LIMIT 1), (SELECT n FROM unnest(names) AS n WHERE NOT p_features ? n LIMIT 1)) INTO stray;
   IF stray IS NOT NULL THEN
     RAISE EXCEPTION '% "%"', CASE WHEN p_features ? stray THEN 'this release has no feature' ELSE 'no value is given for feature' END, dp_int.excerpt(stray)
-      USING ERRCODE = '42703', HINT = format('Name each of its features once: %s.', array_to_string(names, ', '));
+      USING ERRCODE = '42703', HINT = format('Name each of its features once: %s%s.', array_to_string(names, ', '), beside);
   END IF;
   FOREACH f IN ARRAY names LOOP
     v := p_features -> f;
@@ -187,6 +188,8 @@ BEGIN
       RAISE EXCEPTION 'feature "%" must be one value, not %', f, dp_int.excerpt(v::text) USING ERRCODE = '22023', HINT = 'Give a number, or of a category the name of a level.';
     ELSIF asked -> 'categories' ? f THEN
       more := dp_int.level_values(asked -> 'categories' -> f, coalesce(asked #> ARRAY['where_level', f], asked -> 'categories' -> f), v);
+    ELSIF v IN ('"false"', '"true"') AND dp_int.is_boolean((SELECT d.relid FROM dp_int.dataset d WHERE d.id = r.dataset), f::name) THEN
+      more := ARRAY[(v = '"true"')::int];  -- in quotes, as groups are shown
     ELSE
       more := ARRAY[dp_int.feature_number(f, v)];
     END IF;

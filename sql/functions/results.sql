@@ -45,7 +45,8 @@ DECLARE
 BEGIN
   IF NOT EXISTS (SELECT FROM dp_int.model m WHERE m.name = r.model) THEN
     RAISE EXCEPTION 'release % is of model "%" and has no coefficients', r.id, r.model
-      USING ERRCODE = '22023', HINT = 'Give the release of a fit, see dp_last_release. What others hold stands in dp.scores, dp.descriptions and dp.suggested_scales.';
+      USING ERRCODE = '22023', HINT = format('Give the release of a fit, see dp_last_release. What this one holds stands in %s.',
+        CASE r.model WHEN 'score' THEN 'dp.scores' WHEN 'describe' THEN 'dp.descriptions' WHEN 'scales' THEN 'dp.suggested_scales' ELSE 'dp.moments' END);
   END IF;
   RETURN r;
 END $$;

@@ -25,7 +25,7 @@ BEGIN
     END IF;
     IF jsonb_typeof(s.parts -> 'scale') IS DISTINCT FROM 'number' OR NOT ((s.parts -> 'scale')::numeric BETWEEN 1e-100 AND 1e100) THEN
       RAISE EXCEPTION 'scale of "%" must be a positive number, not %', s.key, coalesce(dp_int.excerpt((s.parts -> 'scale')::text), 'left out')
-        USING ERRCODE = '22023', HINT = 'A scale is a typical magnitude of the column, or with a center of its distance from that, from public knowledge: 10, or {"center": 2015, "scale": 10}.';
+        USING ERRCODE = '22023', HINT = 'A scale is a typical magnitude of the column, or with a center of its distance from that, from public knowledge: 10, or {"center": 2015, "scale": 10}. Dates and timestamps count in seconds since 1970: a year around June 2021 is {"center": 1622505600, "scale": 31600000}.';
     END IF;
     IF s.parts ? 'center' AND (jsonb_typeof(s.parts -> 'center') <> 'number' OR NOT ((s.parts -> 'center')::numeric BETWEEN -1e100 AND 1e100)) THEN
       RAISE EXCEPTION 'center of "%" must be a number, not %', s.key, dp_int.excerpt((s.parts -> 'center')::text)

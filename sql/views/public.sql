@@ -19,15 +19,17 @@ COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, label
 CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,
          least(a.epsilon, d.epsilon)::float8 AS epsilon_total,
-         a.proven_epsilon::float8 AS epsilon_spent,
-         greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8 AS epsilon_remaining,
+         (ceil(a.proven_epsilon * u.per) / u.per)::float8 AS epsilon_spent,
+         (floor(greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0) * u.per) / u.per)::float8 AS epsilon_remaining,
          a.delta::float8 AS delta_total,
          a.spends AS entries,
          g.epsilon::float8 AS my_epsilon_total,
-         coalesce(t.proven_epsilon, 0)::float8 AS my_epsilon_spent,
-         CASE WHEN g.epsilon IS NOT NULL THEN greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0)::float8 END AS my_epsilon_remaining
+         (ceil(coalesce(t.proven_epsilon, 0) * u.per) / u.per)::float8 AS my_epsilon_spent,
+         CASE WHEN g.epsilon IS NOT NULL THEN (floor(greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0) * u.per) / u.per)::float8 END AS my_epsilon_remaining
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
+   CROSS JOIN LATERAL (SELECT CASE WHEN b.epsilon > 0 AND b.epsilon < 1 THEN ('1e' || 5 - floor(log(b.epsilon)))::numeric ELSE 1e6 END  -- dp_int.per_budget
+                         FROM (SELECT least(a.epsilon, d.epsilon)) AS b(epsilon)) AS u(per)
     LEFT JOIN dp_int.my_grant g ON g.dataset = d.id
     LEFT JOIN dp_int.caller_total t ON t.account = a.id AND t.principal = (SELECT me.principal FROM dp_int.me)
    WHERE d.unregistered_at IS NULL
@@ -36,9 +38,12 @@ COMMENT ON VIEW dp.budget IS
   'One row a data set: the least epsilon whose filters would have admitted what is spent, and what is left, for the people in it, whatever name they were asked under, where it is a budget for every block that of the fullest one; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
 
 CREATE OR REPLACE VIEW dp.grants WITH (security_barrier) AS
-  SELECT d.name AS dataset, r.rolname::text AS grantee, g.epsilon::float8 AS epsilon, coalesce(t.proven_epsilon, 0)::float8 AS epsilon_spent
+  SELECT d.name AS dataset, r.rolname::text AS grantee, g.epsilon::float8 AS epsilon, (ceil(coalesce(t.proven_epsilon, 0) * u.per) / u.per)::float8 AS epsilon_spent
     FROM dp_int.dataset_grant g
     JOIN dp_int.dataset d ON d.id = g.dataset
+    JOIN dp_int.account a ON a.id = d.account
+   CROSS JOIN LATERAL (SELECT CASE WHEN b.epsilon > 0 AND b.epsilon < 1 THEN ('1e' || 5 - floor(log(b.epsilon)))::numeric ELSE 1e6 END
+                         FROM (SELECT least(a.epsilon, d.epsilon)) AS b(epsilon)) AS u(per)
     JOIN dp_int.principal p ON p.id = g.principal AND p.cluster = (SELECT system_identifier FROM pg_control_system())
     JOIN pg_catalog.pg_roles r ON r.oid = p.role
     LEFT JOIN dp_int.caller_total t ON t.account = d.account AND t.principal = g.principal
