@@ -79,7 +79,7 @@ func TestArgumentsOfModelsInjectNothing(t *testing.T) {
 			t.Errorf("%.120s: hint %.200q does not say that nothing was spent", c.arguments, pg.Hint)
 		}
 	}
-	for _, labels := range []string{`{"positive_label": 1, "negative_label": 1}`, `{"negative_label": 1}`, `{"positive_label": "1"}`, `{"positive_label": 1e301}`, `{"positive_label": [1]}`, `{"positive_label": true}`} {
+	for _, labels := range []string{`{"positive_label": 1, "negative_label": 1}`, `{"negative_label": 1}`, `{"positive_label": "1"}`, `{"positive_label": 1e301}`, `{"positive_label": [1]}`, `{"positive_label": "yes"}`} {
 		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_logistic_regress($1, 0.5, target => 'insured', features => '{age}', options => $2)`, w.dataset, labels)
 		w.wantError(err, "22023", "label")
 		w.wantError(err, "22023", "No privacy budget was spent")

@@ -253,12 +253,13 @@ LANGUAGE sql IMMUTABLE STRICT AS $$
 $$;
 
 -- An epsilon of what is spent, and one of what remains, as views and dp_explain show them: rounded upward and downward to six digits
--- of a budget below 1, to six decimals of a larger one. The views of public.sql do the same.
+-- of a budget below 1, to six decimals of a larger one, but for errors of float8 arithmetic in costs. The views of public.sql do the
+-- same.
 CREATE OR REPLACE FUNCTION dp_int.rounded_up(epsilon numeric, budget numeric) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$ SELECT (ceil(epsilon * u.per) / u.per)::float8 FROM dp_int.per_budget(budget) AS u(per) $$;
+LANGUAGE sql IMMUTABLE AS $$ SELECT (ceil(round(epsilon * u.per, 6)) / u.per)::float8 FROM dp_int.per_budget(budget) AS u(per) $$;
 
 CREATE OR REPLACE FUNCTION dp_int.rounded_down(epsilon numeric, budget numeric) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$ SELECT (floor(greatest(epsilon, 0) * u.per) / u.per)::float8 FROM dp_int.per_budget(budget) AS u(per) $$;
+LANGUAGE sql IMMUTABLE AS $$ SELECT (floor(round(greatest(epsilon, 0) * u.per, 6)) / u.per)::float8 FROM dp_int.per_budget(budget) AS u(per) $$;
 
 CREATE OR REPLACE FUNCTION dp_int.per_budget(budget numeric) RETURNS numeric
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN budget > 0 AND budget < 1 THEN ('1e' || 5 - floor(log(budget)))::numeric ELSE 1e6 END $$;

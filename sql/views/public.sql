@@ -19,13 +19,13 @@ COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, label
 CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,
          least(a.epsilon, d.epsilon)::float8 AS epsilon_total,
-         (ceil(a.proven_epsilon * u.per) / u.per)::float8 AS epsilon_spent,
-         (floor(greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0) * u.per) / u.per)::float8 AS epsilon_remaining,
+         (ceil(round(a.proven_epsilon * u.per, 6)) / u.per)::float8 AS epsilon_spent,
+         (floor(round(greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0) * u.per, 6)) / u.per)::float8 AS epsilon_remaining,
          a.delta::float8 AS delta_total,
          a.spends AS entries,
          g.epsilon::float8 AS my_epsilon_total,
-         (ceil(coalesce(t.proven_epsilon, 0) * u.per) / u.per)::float8 AS my_epsilon_spent,
-         CASE WHEN g.epsilon IS NOT NULL THEN (floor(greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0) * u.per) / u.per)::float8 END AS my_epsilon_remaining
+         (ceil(round(coalesce(t.proven_epsilon, 0) * u.per, 6)) / u.per)::float8 AS my_epsilon_spent,
+         CASE WHEN g.epsilon IS NOT NULL THEN (floor(round(greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0) * u.per, 6)) / u.per)::float8 END AS my_epsilon_remaining
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    CROSS JOIN LATERAL (SELECT CASE WHEN b.epsilon > 0 AND b.epsilon < 1 THEN ('1e' || 5 - floor(log(b.epsilon)))::numeric ELSE 1e6 END  -- dp_int.per_budget
@@ -38,7 +38,7 @@ COMMENT ON VIEW dp.budget IS
   'One row a data set: the least epsilon whose filters would have admitted what is spent, and what is left, for the people in it, whatever name they were asked under, where it is a budget for every block that of the fullest one; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
 
 CREATE OR REPLACE VIEW dp.grants WITH (security_barrier) AS
-  SELECT d.name AS dataset, r.rolname::text AS grantee, g.epsilon::float8 AS epsilon, (ceil(coalesce(t.proven_epsilon, 0) * u.per) / u.per)::float8 AS epsilon_spent
+  SELECT d.name AS dataset, r.rolname::text AS grantee, g.epsilon::float8 AS epsilon, (ceil(round(coalesce(t.proven_epsilon, 0) * u.per, 6)) / u.per)::float8 AS epsilon_spent
     FROM dp_int.dataset_grant g
     JOIN dp_int.dataset d ON d.id = g.dataset
     JOIN dp_int.account a ON a.id = d.account
