@@ -68,7 +68,7 @@ func TestAForgottenAccountIsCorrected(t *testing.T) {
 		w.mustShare("copy", `{}`) // for ever after
 		w.exec(w.steward, `SELECT dp_unregister('copy')`)
 		w.exec(w.super, fmt.Sprintf(`DROP TABLE public.copy; CREATE TABLE public.copy2 AS TABLE public.%[1]s; ALTER TABLE public.copy2 RENAME TO copy`, w.dataset))
-		w.exec(w.super, `DELETE FROM dp_int.account_relation WHERE relation = 'public.copy'`) // once more from the beginning
+		w.exec(w.super, `DELETE FROM dp_int.account_relation WHERE relation = 'public.copy'; UPDATE dp_int.dataset SET relation_name = 'before' WHERE relation_name = 'copy'`) // once more from the beginning
 	}
 	if err := w.register("used", `{}`); err != nil {
 		t.Fatal(err)
