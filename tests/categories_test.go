@@ -229,7 +229,19 @@ func TestACategoryIsALabel(t *testing.T) {
 		}
 	}
 	w.exec(w.steward, `SELECT dp_set_labels($1, '{"insured": [true, false]}')`, w.dataset)
+	categories := one[string](w, w.steward, `SELECT categories::text FROM dp.datasets WHERE dataset = $1`, w.dataset)
+	for _, c := range []struct{ removed, want string }{{"insured", `[1, 0]`}, {"", `["true", "false"]`}} {
+		w.exec(w.steward, `SELECT dp_set_categories($1, $2::jsonb - $3)`, w.dataset, categories, c.removed)
+		if got := one[string](w, w.super, `SELECT labels ->> 'insured' FROM dp_int.dataset WHERE name = $1`, w.dataset); got != c.want {
+			t.Errorf("labels of a boolean, not a category: %q: %s, want %s", c.removed, got, c.want)
+		}
+	}
 	w.exec(w.steward, `SELECT dp_set_labels($1, '{}')`, w.dataset)
+	// One that lacks a level has none by itself.
+	w.exec(w.steward, `SELECT dp_set_categories($1, jsonb_set($2, '{insured}', '["true", "*"]'))`, w.dataset, categories)
+	_, err = regress(w.analyst, `SELECT * FROM dp_logistic_regress($1, 20, target => 'insured', features => '{age}')`, w.dataset)
+	w.wantError(err, "22023", `the labels of target "insured" are not known`)
+	w.exec(w.steward, `SELECT dp_set_categories($1, $2)`, w.dataset, categories)
 	out := w.mustRegress(w.analyst, ask, w.dataset, `{"positive_label": "won", "negative_label": "lost"}`)
 	for i, want := range []float64{-1, 2, 4, 1} { // log-odds 2 effect - 1; far more than 6 deviations of noise and sampling are allowed
 		if math.Abs(out[i].Coef-want) > 0.8 {

@@ -234,6 +234,20 @@ func TestAViewThatMovedIsAskedFor(t *testing.T) {
 	}
 	w.mustShare(view, fmt.Sprintf(`{"account": "%s"}`, w.dataset))
 	w.mustShare(w.dataset, "{}")
+
+	// Where the people of what it reads now have an account, the hint names that one, and no new population.
+	w.exec(w.super, `CREATE TABLE public.others AS SELECT 1.0::float8 AS amount, 2.0::float8 AS age FROM generate_series(1, 300)`)
+	if err := w.register("others", `{"new_population": "a test"}`); err != nil {
+		t.Fatal(err)
+	}
+	account := one[int64](w, w.super, `SELECT account FROM dp_int.dataset WHERE name = 'others'`)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, view)
+	w.exec(w.super, fmt.Sprintf(`CREATE OR REPLACE VIEW public.%s AS SELECT amount, age FROM public.others`, view))
+	err := w.register(view, "{}")
+	w.wantError(err, "22023", fmt.Sprintf(`{"account": %d}`, account))
+	if strings.Contains(hint(err), "new_population") {
+		t.Error(hint(err))
+	}
 }
 
 // A view that no relation below tells whose it is has one account while it is registered, whatever name it is given.

@@ -534,7 +534,10 @@ func TestAStewardIsToldOfOversights(t *testing.T) {
 		t.Errorf("a member may ask: %q", said)
 	}
 
-	// Nor does anybody find out by itself that grants end with a registration.
+	// Nor does anybody find out by itself that grants end with a registration. Roles that are gone have none.
+	w.exec(w.super, fmt.Sprintf(`CREATE ROLE "%[1]s_gone"`, w.person))
+	w.exec(conn, `SELECT dp_grant($1, $2)`, w.dataset, w.person+"_gone")
+	w.exec(w.super, fmt.Sprintf(`DROP ROLE "%s_gone"`, w.person))
 	for _, granted := range []bool{true, false} {
 		before = len(heard())
 		w.exec(conn, `SELECT dp_unregister($1)`, w.dataset)

@@ -204,6 +204,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_set_categories.dataset);
   clean jsonb;
+  known jsonb;   -- the labels, in the form that these categories have
   whole text;    -- the statement that keeps the categories that are left out
   omitted text;
 BEGIN
@@ -223,8 +224,9 @@ BEGIN
       USING ERRCODE = '22023', HINT = format('With the levels that it has: %s Nothing was changed.', whole);
   END IF;
   PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, clean);
-  PERFORM dp_int.check_labels(d.target, d.features, d.labels, clean);
-  UPDATE dp_int.dataset SET categories = clean WHERE id = d.id;
+  known := dp_int.canonical_labels(d.relid, d.labels, clean);  -- a boolean column may be a category now, or be none any more
+  PERFORM dp_int.check_labels(d.target, d.features, known, clean);
+  UPDATE dp_int.dataset SET categories = clean, labels = known WHERE id = d.id;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('categories', clean));
   SELECT string_agg(format('"%s"', k), ', ' ORDER BY k) INTO omitted FROM jsonb_object_keys(d.categories) AS k WHERE NOT clean ? k;
   IF omitted IS NOT NULL THEN

@@ -36,8 +36,8 @@ $$;
 -- neither false nor true stays as it is.
 CREATE OR REPLACE FUNCTION dp_int.label_of_boolean(p_label jsonb, p_category boolean) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN p_label IN ('false', 'true', '"false"', '"true"')
-              THEN CASE WHEN p_category THEN to_jsonb(p_label #>> '{}') ELSE to_jsonb((p_label #>> '{}' = 'true')::int) END
+  SELECT CASE WHEN p_label IN ('false', 'true', '"false"', '"true"', '0', '1')
+              THEN CASE WHEN p_category THEN to_jsonb((p_label #>> '{}' IN ('true', '1'))::text) ELSE to_jsonb((p_label #>> '{}' IN ('true', '1'))::int) END
               ELSE p_label END
 $$;
 
@@ -76,7 +76,7 @@ BEGIN
     RETURN options;
   ELSIF dp_int.is_boolean(d.relid, p_target) THEN
     options := options || (SELECT coalesce(jsonb_object_agg(o.key, dp_int.label_of_boolean(o.value, category)), '{}') FROM jsonb_each(options) AS o WHERE o.key IN ('negative_label', 'positive_label'));
-    known := coalesce(known, CASE WHEN category THEN '["false", "true"]'::jsonb END);
+    known := coalesce(known, CASE WHEN d.categories -> p_target::text @> '["false", "true"]' THEN '["false", "true"]'::jsonb END);
   END IF;
   RETURN CASE WHEN known IS NULL THEN options ELSE jsonb_build_object('negative_label', known -> 0, 'positive_label', known -> 1) || options END;
 END $$;

@@ -175,7 +175,9 @@ BEGIN
   ELSIF former.account <> coalesce(p_account, 0) THEN
     RAISE EXCEPTION '% is refused: it showed the people of data set "%", for which budget was spent, and reads other relations now', p_relid::regclass, former.name
       USING ERRCODE = '22023',
-            HINT = format('If it shows the same people, name their account with options {"account": %s}. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.', former.account);
+            HINT = CASE WHEN p_account IS NULL
+              THEN format('If it shows the same people, name their account with options {"account": %s}. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.', former.account)
+              ELSE format('What it reads now belongs to account %1$s: if it shows the people of that account, say so with options {"account": %1$s}.', p_account) END;
   ELSIF EXISTS (SELECT FROM dp_int.known_relations(p_relid, p_unit) k WHERE k.account IS NULL AND NOT k.child) THEN
     SELECT string_agg(DISTINCT g.relation, ', '), string_agg(DISTINCT format('"%s" (account %s)', d.name, d.account), ', ') INTO gone, names
       FROM dp_int.gone_relations() g

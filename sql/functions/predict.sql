@@ -162,7 +162,6 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   asked CONSTANT jsonb := (SELECT j.request FROM dp_int.job j WHERE j.id = r.job);
   names CONSTANT text[] := ARRAY(SELECT f FROM jsonb_array_elements_text(asked -> 'features') WITH ORDINALITY AS n(f, o) ORDER BY o);
-  beside CONSTANT text := (SELECT string_agg(format('; and, if you like, its %s, %s', c.key, c.value), '' ORDER BY c.key) FROM jsonb_each_text(dp_int.known_columns(r)) AS c);
   stray text;
   f text;
   v jsonb;
@@ -180,7 +179,8 @@ BEGIN
   SELECT coalesce((SELECT k FROM jsonb_object_keys(p_features) AS k WHERE NOT k = ANY (names) LIMIT 1), (SELECT n FROM unnest(names) AS n WHERE NOT p_features ? n LIMIT 1)) INTO stray;
   IF stray IS NOT NULL THEN
     RAISE EXCEPTION '% "%"', CASE WHEN p_features ? stray THEN 'this release has no feature' ELSE 'no value is given for feature' END, dp_int.excerpt(stray)
-      USING ERRCODE = '42703', HINT = format('Name each of its features once: %s%s.', array_to_string(names, ', '), beside);
+      USING ERRCODE = '42703', HINT = format('Name each of its features once: %s%s.', array_to_string(names, ', '),
+        (SELECT string_agg(format('; and, if you like, its %s, %s', c.key, c.value), '' ORDER BY c.key) FROM jsonb_each_text(dp_int.known_columns(r)) AS c));
   END IF;
   FOREACH f IN ARRAY names LOOP
     v := p_features -> f;

@@ -434,7 +434,7 @@ CREATE OR REPLACE FUNCTION public.dp_unregister(dataset text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_unregister.dataset);
-  granted CONSTANT text := (SELECT string_agg(format('"%s"', dp_int.role_of(g.principal)), ', ' ORDER BY dp_int.role_of(g.principal)) FROM dp_int.dataset_grant g WHERE g.dataset = d.id);
+  granted CONSTANT text := (SELECT string_agg(format('"%s"', dp_int.role_of(g.principal)), ', ' ORDER BY dp_int.role_of(g.principal)) FROM dp_int.dataset_grant g WHERE g.dataset = d.id AND dp_int.role_of(g.principal) IS NOT NULL);
 BEGIN  -- also in a copy: adopt refuses a data set whose relation is not there
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset SET unregistered_at = clock_timestamp() WHERE id = d.id;

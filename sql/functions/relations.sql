@@ -40,7 +40,7 @@ END $$;
 -- cast of its type, where there is one, and pg_depend has no entry for it. The types are those of the tree, of their
 -- elements and columns, and those that domains are over.
 CREATE OR REPLACE FUNCTION dp_int.casts_to_json(p_tree text) RETURNS SETOF oid
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE ROWS 1 AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_cast k WHERE k.castfunc >= 16384 AND k.casttarget IN ('json'::regtype, 'jsonb'::regtype))
      OR NOT (p_tree LIKE '%{JSON%'
@@ -62,7 +62,7 @@ END $$;
 
 -- What a parse tree may run that pg_depend has no entry for: casts to json, and the constraints of a domain that RETURNING names.
 CREATE OR REPLACE FUNCTION dp_int.unnamed(p_tree text) RETURNS TABLE(class oid, id oid)
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE ROWS 1 AS $$
   SELECT 'pg_catalog.pg_proc'::regclass::oid, dp_int.casts_to_json(p_tree)
   UNION ALL
   SELECT 'pg_catalog.pg_type'::regclass::oid, m[1]::oid FROM regexp_matches(p_tree, E'(?<!\\\\):typid ([0-9]+)', 'g') AS m
@@ -70,7 +70,7 @@ $$;
 
 -- The types that a type is made of: that of a domain, of elements, of the attributes of a row, of the bounds of a range.
 CREATE OR REPLACE FUNCTION dp_int.parts_of_type(p_type oid) RETURNS SETOF oid
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE ROWS 1 AS $$
   SELECT part FROM pg_catalog.pg_type y, unnest(ARRAY[y.typbasetype, y.typelem]) AS part WHERE y.oid = p_type
   UNION ALL
   SELECT part FROM pg_catalog.pg_range g, unnest(ARRAY[g.rngsubtype, g.rngtypid]) AS part WHERE p_type IN (g.rngtypid, g.rngmultitypid)

@@ -222,7 +222,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   key text;
   refers text;
-  example name;  -- a column that refers to other rows
+  example name;  -- the column of the relation that shows the first of them; NULL where it shows none
 BEGIN
   SELECT format('%s (%s)', b.relation, (SELECT string_agg(a.attname, ', ' ORDER BY k.n)
                                           FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
@@ -235,8 +235,10 @@ BEGIN
     RAISE WARNING 'the primary key of % has several columns: can a person have several rows?', key
       USING HINT = 'Single rows are protected. If a person can have several, dp_unregister it and name the column that tells persons apart: unit => ''patient_id''.';
   ELSIF NOT p_total THEN
-    SELECT string_agg(format('%s refers to %s by %I', r.relation, r.target, r.name), ', ' ORDER BY r.n), min(r.name) FILTER (WHERE r.n = 1) INTO refers, example
-      FROM (SELECT b.relation, k.confrelid::regclass AS target, a.attname AS name, row_number() OVER (ORDER BY b.relation, a.attnum) AS n
+    SELECT string_agg(format('%s refers to %s by %I', r.relation, r.target, r.name), ', ' ORDER BY r.n), min(r.shown) FILTER (WHERE r.n = 1) INTO refers, example
+      FROM (SELECT b.relation, k.confrelid::regclass AS target, a.attname AS name, row_number() OVER (ORDER BY b.relation, a.attnum) AS n,
+                   (SELECT min(o.attname) FROM pg_catalog.pg_attribute o, dp_int.source_column(p_relid, o.attname) AS s
+                     WHERE o.attrelid = p_relid AND o.attnum > 0 AND NOT o.attisdropped AND s.relid = b.relid AND s.attnum = a.attnum) AS shown
               FROM dp_int.base_relations(p_relid) b
               JOIN pg_catalog.pg_constraint k ON k.conrelid = b.relid AND k.contype = 'f' AND k.conparentid = 0 AND cardinality(k.conkey) = 1 AND k.confrelid <> k.conrelid
               JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = k.conkey[1]
@@ -245,7 +247,8 @@ BEGIN
      WHERE r.n <= 3;
     IF refers IS NOT NULL THEN
       RAISE NOTICE 'dpsidecar: %: can a person have several rows?', refers
-        USING HINT = format('Single rows are protected. If a person can have several, dp_unregister it and name the column that tells persons apart: unit => %L. If what it refers to is no person, such as a shop or a region, nothing is to be done.', example);
+        USING HINT = format('Single rows are protected. If a person can have several, dp_unregister it and name the column that tells persons apart%s. If what it refers to is no person, such as a shop or a region, nothing is to be done.',
+                             coalesce(': unit => ' || quote_literal(example), ', which it must show'));
     END IF;
   END IF;
 END $$;
