@@ -9,7 +9,5 @@ BEGIN
     UPDATE dp_int.dataset SET definition = NULL WHERE definition = dp_int.definition(relid);
   END IF;
 END $$;
--- It takes one argument more now.
-DROP FUNCTION IF EXISTS dp_int.refuse_strangers(oid, name);
 
 COMMIT;
