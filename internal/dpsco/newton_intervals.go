@@ -73,15 +73,17 @@ func (f *newtonFit) errors(r *Result) {
 	x := f.extrapolate()
 	r.Covariance = f.covariance(c, x)
 	var bias *mat.SymDense
-	bias, why = f.weighing(c, x)
-	if f.stillFar(r) {
-		why = f.whyLongStep()
-	}
-	if why != "" {
+	if bias, why = f.weighing(c, x); why != "" {
 		r.withhold(cmp.Or(r.WhyNull, why))
 		return
 	}
 	r.Bias = bias
+	if r.Unsettled = f.unsettled(r); r.Unsettled != nil {
+		if r.WhyNull = cmp.Or(r.WhyNull, longLastStep); len(r.Unsettled) == f.shape.D {
+			r.withhold(longLastStep)
+			return
+		}
+	}
 	middle := mat.NewVecDense(f.shape.D, nil)
 	middle.MulVec(c, x.off)
 	middle.AddScaledVec(mat.NewVecDense(f.shape.D, slices.Clone(f.centre)), x.factor, middle)

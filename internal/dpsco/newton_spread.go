@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 
 	"dpsidecar/internal/dpsco/prox"
 
@@ -134,7 +135,7 @@ func (f *newtonFit) leftAlone() []float64 {
 	return left
 }
 
-// maxAlone is the largest value of leftAlone for which there are intervals, unless it is below aloneShare
+// maxAlone is the largest value of leftAlone for which a coefficient has an interval, unless it is below aloneShare
 // of the standard error. A level whose labels are nearly all alike comes nearer to its minimum by about 1
 // with each step, from any distance.
 const (
@@ -142,13 +143,17 @@ const (
 	aloneShare = 0.35
 )
 
-// stillFar reports whether a coefficient that noise does not mask may be far from the limit of further
-// steps.
-func (f *newtonFit) stillFar(r *Result) bool {
+// unsettled returns the coefficients that noise does not mask and that may be far from the limit of further
+// steps, and then the constant with them, which absorbs the mean of their features. Intervals of the others
+// cover as often as they do without such features (newton.md).
+func (f *newtonFit) unsettled(r *Result) (far []int) {
 	for j, left := range f.leftAlone() {
 		if !r.hides(j) && left > maxAlone && square(left) > square(aloneShare)*r.Covariance.At(j, j) {
-			return true
+			far = append(far, j)
 		}
 	}
-	return false
+	if f.shape.Intercept && far != nil && !slices.Contains(far, 0) {
+		far = append([]int{0}, far...)
+	}
+	return far
 }

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
@@ -141,7 +142,8 @@ func penalisedFit(x Data, psi prox.Operator) []float64 {
 	return w
 }
 
-// A level whose labels are all alike has no log-odds: there is no interval, and the fit stays within the ball.
+// A level whose labels are all alike has no log-odds: it and the intercept have no interval, the other feature has one, and
+// the fit stays within the ball.
 func TestALevelWhoseLabelsAreAlikeHasNoInterval(t *testing.T) {
 	r, n := rand.New(rand.NewPCG(9, 9)), 100_000
 	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
@@ -153,8 +155,13 @@ func TestALevelWhoseLabelsAreAlikeHasNoInterval(t *testing.T) {
 	}
 	for _, eps := range []float64{1, 10} {
 		fit := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, x, eps, 1)
-		if fit.Low != nil || !(fit.Coefficients[1] < -3) || math.Abs(fit.Coefficients[2]-1) > 0.2 {
-			t.Errorf("eps %v: %v, %v to %v", eps, fit.Coefficients, fit.Low, fit.High)
+		if !(fit.Coefficients[1] < -3) || math.Abs(fit.Coefficients[2]-1) > 0.2 {
+			t.Errorf("eps %v: %v", eps, fit.Coefficients)
+		}
+		if !slices.Equal(fit.Unsettled, []int{0, 1}) || !fit.Withholds(0) || !fit.Withholds(1) || fit.Withholds(2) {
+			t.Errorf("eps %v: %v are unsettled", eps, fit.Unsettled)
+		} else if !(fit.Low[2] < 1 && fit.High[2] > 1 && fit.High[2]-fit.Low[2] < 0.4) {
+			t.Errorf("eps %v: the other slope is between %v and %v", eps, fit.Low[2], fit.High[2])
 		}
 	}
 }

@@ -31,6 +31,9 @@ type Result struct {
 	// Hidden lists the coefficients of features that make up directions masked by noise; nil if there are none, or if
 	// a direction is made of many features.
 	Hidden []int
+	// Unsettled lists the coefficients of labels, and then the constant, that the last step moves so far that it may leave
+	// an error of any size in them; nil: none.
+	Unsettled []int
 	// LeftOut lists the coefficients of features that were left out because noise hides how large their values are;
 	// WhyNull is about that then.
 	LeftOut   []int
@@ -64,8 +67,10 @@ func (r Result) Noise() (deviations []float64) {
 }
 
 // Withholds reports whether the error of a coefficient is unknown: of all coefficients without intervals,
-// and otherwise of those in Hidden and of the constant, which absorbs the mean of their features.
-func (r Result) Withholds(j int) bool { return r.Low == nil || r.hides(j) }
+// and otherwise of those in Unsettled, of those in Hidden and of the constant, which absorbs the mean of their features.
+func (r Result) Withholds(j int) bool {
+	return r.Low == nil || r.hides(j) || slices.Contains(r.Unsettled, j)
+}
 
 // hides reports whether a coefficient belongs to a direction masked by noise.
 func (r Result) hides(j int) bool {

@@ -167,11 +167,14 @@ func (c *claim) levels(column string) (levels []string, ok bool) {
 	return levels, ok
 }
 
+// interceptTerm is the name of the constant among the coefficients.
+const interceptTerm = "(intercept)"
+
 // terms returns the names of a fit's coefficients.
 func (c *claim) terms() []string {
 	slopes := c.slopes()
 	if c.Request.Intercept {
-		return append([]string{"(intercept)"}, slopes...)
+		return append([]string{interceptTerm}, slopes...)
 	}
 	return slopes
 }

@@ -79,6 +79,22 @@ func TestWhyAFeatureIsHiddenFitsTheModel(t *testing.T) {
 	}
 }
 
+// Where the last step moves single coefficients too far, these and the intercept alone have no interval, each with a reason
+// of its own.
+func TestUnsettledCoefficientsHaveAReasonEach(t *testing.T) {
+	ones := []float64{1, 1, 1, 1}
+	r := dpsco.Result{Coefficients: ones, StdErr: ones, DF: ones, Low: make([]float64, 4), High: ones, Unsettled: []int{0, 1, 3}}
+	why := job.WhyNulls(r, []string{"(intercept)", "age", "icu", "home=own"}, []string{"icu", "home=own"})
+	for j, says := range []string{"intercept, or a coefficient that it depends on", `"age" too far to say how much is left: do a few rows`, "", `"home=own" too far to say how much is left: are labels nearly all alike`} {
+		switch {
+		case says == "" && why[j] != nil, says != "" && why[j] == nil:
+			t.Errorf("coefficient %d: %v", j, why[j])
+		case says != "" && !strings.Contains(why[j].(string), says):
+			t.Errorf("coefficient %d: %q does not say %q", j, why[j], says)
+		}
+	}
+}
+
 // A flag or a level has neither center nor scale, and nobody is told to give it one. Features that are left out are named.
 func TestWhyNullNamesItsFeaturesAndWhatServesThem(t *testing.T) {
 	terms := []string{"(intercept)", "age", "icu", "home=own"}

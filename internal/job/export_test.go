@@ -30,6 +30,12 @@ func KnownErrors(r dpsco.Result) ([]byte, error) {
 	return json.Marshal(naming{model: "linear"}.knownErrors(r))
 }
 
+// WhyNulls are why coefficients of labels have no intervals, of these terms and those of them that are flags; nil for one
+// that has an interval.
+func WhyNulls(r dpsco.Result, terms, flags []string) []any {
+	return naming{"logistic", terms, flags}.knownErrors(r).WhyNulls
+}
+
 // WhyNull is why a release of a model has no intervals, of these terms and those of them that are flags.
 func WhyNull(r dpsco.Result, model string, terms, flags []string) string {
 	return naming{model, terms, flags}.whyNull(r)

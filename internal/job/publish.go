@@ -232,7 +232,22 @@ func (e *errorColumns) withhold(r dpsco.Result, d naming) {
 		if e.WhyNulls == nil {
 			e.WhyNulls = make([]any, len(d.terms))
 		}
-		e.WhyNulls[j] = d.whyNull(r)
+		if e.WhyNulls[j] = d.whyNull(r); slices.Contains(r.Unsettled, j) {
+			e.WhyNulls[j] = d.whyUnsettled(j)
+		}
+	}
+}
+
+// whyUnsettled returns the reason why a coefficient of labels has no interval that the last step moves too far, or the
+// intercept beside it.
+func (d naming) whyUnsettled(j int) string {
+	switch term := d.terms[j]; {
+	case term == interceptTerm:
+		return "the last step moves the intercept, or a coefficient that it depends on, too far to say how much is left; ask for more eps"
+	case slices.Contains(d.flags, term):
+		return "the last step moves " + strconv.Quote(term) + " too far to say how much is left: are labels nearly all alike where it is set? Leave it out, or ask for more eps"
+	default:
+		return "the last step moves " + strconv.Quote(term) + " too far to say how much is left: do a few rows with large values decide? Ask for more eps, or give it a scale that fits"
 	}
 }
 
