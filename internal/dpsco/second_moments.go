@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -15,9 +16,9 @@ import (
 // SecondMoments releases the sums of the products of all pairs of 1, the features and the target, from
 // which any least squares fit among these columns can be computed afterwards. Releases of the same columns
 // on different rows can be added up, since their rows are shortened in the same way. A row with a missing
-// value counts as zero.
+// value counts as zero. How much weight rows lose by being shortened is released beside them, for intervals.
 //
-// Privacy: the event of the plan, one Gaussian release of bounded second moments (proof:
+// Privacy: the event of the plan, two Gaussian releases of bounded second moments (proof:
 // second_moments.md).
 type SecondMoments struct {
 	Columns int // number of columns that rows are made from, the target included; 0: one for each coefficient
@@ -28,11 +29,18 @@ type Moments struct {
 	Sums  []float64 // for i <= j, row by row of the upper triangle: the constant, the features, the target
 	Noise float64   // standard deviation of a sum on the diagonal; off the diagonal that over sqrt(2)
 	Bound float64   // length to which longer rows are shortened
+
+	// A row that is shortened counts in Sums with a weight below 1. Lost is the sum over rows without a missing value of
+	// what their weights are below 1, and LostNoise the standard deviation of its noise.
+	Lost, LostNoise float64
 }
 
 // rowLength is the length to which longer rows are shortened, as a multiple of the length of a row whose
 // values all equal their scales.
 const rowLength = 1.5
+
+// lostShare is the part of the budget that is spent on the weight that rows lose, as a share of 1/z^2.
+const lostShare = 0.07
 
 // maxMomentTerms is the largest number of rows of the released matrix: the database computes all fits from
 // it.
@@ -60,18 +68,24 @@ func (a SecondMoments) Plan(s Shape, b privacy.Budget, accountant privacy.Accoun
 	if err := checkMoments(s, b); err != nil {
 		return nil, err
 	}
-	z, err := calibrate(accountant, b, "second moments", func(z float64) privacy.Event { return mech.Gaussian{NoiseMultiplier: z}.Event() })
+	split := func(z float64) (sums, lost mech.Gaussian) {
+		return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(1-lostShare)}, mech.Gaussian{NoiseMultiplier: z / math.Sqrt(lostShare)}
+	}
+	z, err := calibrate(accountant, b, "second moments", func(z float64) privacy.Event {
+		sums, lost := split(z)
+		return privacy.Compose{sums.Event(), lost.Event()}
+	})
 	if err != nil {
 		return nil, err
 	}
-	noise := mech.Gaussian{NoiseMultiplier: z}
-	if err := errors.Join(contract.Check(), noise.Check()); err != nil {
+	noise, lostNoise := split(z)
+	if err := errors.Join(contract.Check(), lostContract(s.N).Check(), noise.Check(), lostNoise.Check()); err != nil {
 		return nil, infeasible(err)
 	}
 	return &Plan{
-		Method: "moments_gaussian", Event: noise.Event(), allRows: true, shape: s,
+		Method: "moments_gaussian", Event: privacy.Compose{noise.Event(), lostNoise.Event()}, allRows: true, shape: s,
 		Parameters: map[string]any{
-			"rows": s.N, "noise_multiplier": z, "row_length": contract.Bound,
+			"rows": s.N, "noise_multiplier": noise.NoiseMultiplier, "row_length": contract.Bound,
 			"why": "all products of two columns are summed and released with noise, once; fits from them are free",
 		},
 		Seconds: 1e-9*float64(s.N)*float64(contract.D*contract.D) + 5e-3, Passes: 1,
@@ -79,7 +93,7 @@ func (a SecondMoments) Plan(s Shape, b privacy.Budget, accountant privacy.Accoun
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			return Result{Moments: releaseRows(x, contract, noise, src)}, nil
+			return Result{Moments: releaseRows(x, contract, noise, lostNoise, src)}, nil
 		},
 	}, nil
 }
@@ -97,23 +111,48 @@ func checkMoments(s Shape, b privacy.Budget) error {
 	return checkRequest(s, b)
 }
 
-// releaseRows releases the second moments of rows (1, x, y).
-func releaseRows(x Data, c mech.MomentContract, noise mech.Gaussian, src *mech.Source) *Moments {
-	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
+// lostContract is that of rows of one number, the root of the weight that a row loses: the sum of their products is the
+// weight that all rows lose.
+func lostContract(n int) mech.MomentContract { return mech.MomentContract{Bound: 1, N: n, D: 1} }
+
+// releaseRows releases the second moments of rows (1, x, y), and then the weight that rows lose.
+func releaseRows(x Data, c mech.MomentContract, noise, lostNoise mech.Gaussian, src *mech.Source) *Moments {
+	total, lost := merging[*mech.Moments]{total: mech.NewMoments(c)}, merging[*mech.Moments]{total: mech.NewMoments(lostContract(c.N))}
 	x.pass(func() func(int, Data) {
-		part := total.fork()
+		part, lostPart, roots := total.fork(), lost.fork(), []float64(nil)
 		var starts []int
 		return func(_ int, b Data) {
 			starts = b.starts(starts)
-			addRows(part, mech.Rows{Intercept: true, X: append(b.X[:len(b.X):len(b.X)], b.Y)}, len(b.Y), starts)
+			columns := append(b.X[:len(b.X):len(b.X)], b.Y)
+			addRows(part, mech.Rows{Intercept: true, X: columns}, len(b.Y), starts)
+			roots = rootsOfLost(roots, columns, c.Bound)
+			addRows(lostPart, mech.Rows{X: [][]float64{roots}}, len(b.Y), starts)
 		}
 	})
-	means := make([]float64, c.D*c.D)
+	means, mean := make([]float64, c.D*c.D), make([]float64, 1)
 	total.merged().Release(means, noise, src)
-	m := &Moments{Bound: c.Bound, Noise: math.Sqrt2 * c.Bound * c.Bound * noise.NoiseMultiplier}
+	lost.merged().Release(mean, lostNoise, src)
+	m := &Moments{
+		Bound: c.Bound, Noise: math.Sqrt2 * c.Bound * c.Bound * noise.NoiseMultiplier,
+		Lost: float64(c.N) * mean[0], LostNoise: math.Sqrt2 * lostNoise.NoiseMultiplier,
+	}
 	for i := range c.D {
 		m.Sums = append(m.Sums, means[i*c.D+i:(i+1)*c.D]...)
 	}
 	floats.Scale(float64(c.N), m.Sums)
 	return m
+}
+
+// rootsOfLost writes to dst, and returns, the root of the weight that each row loses that is given by columns without
+// the constant: 0 for a row that is no longer than the bound, or has a missing value.
+func rootsOfLost(dst []float64, columns [][]float64, bound float64) []float64 {
+	dst = slices.Grow(dst[:0], len(columns[0]))[:len(columns[0])]
+	lengths(dst, columns)
+	for i, length := range dst {
+		square := 1 + length*length
+		if dst[i] = 0; square > bound*bound && isFinite(square) {
+			dst[i] = math.Sqrt(1 - bound*bound/square)
+		}
+	}
+	return dst
 }

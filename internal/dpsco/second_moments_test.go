@@ -125,9 +125,17 @@ func TestSecondMomentsAreThoseOfTheRows(t *testing.T) {
 			t.Errorf("sum %d is %v, want %v (noise %v)", k, v, want[k], m.Noise)
 		}
 	}
+	lost := 1 - 4.5/6 + 1 - 4.5/2501
+	if math.Abs(m.Lost-lost) > 8*m.LostNoise+1e-3 {
+		t.Errorf("lost is %v, want %v (noise %v)", m.Lost, lost, m.LostNoise)
+	}
 	persons := x
 	persons.N, persons.First, persons.MaxRows = 2, []int{0, 2, 4}, 2
-	for k, v := range sumsOf(t, persons, privacy.Budget{Epsilon: 9000, Delta: 1e-3}, 1).Sums {
+	of := sumsOf(t, persons, privacy.Budget{Epsilon: 9000, Delta: 1e-3}, 1)
+	if math.Abs(of.Lost-lost/2) > 8*of.LostNoise+1e-3 {
+		t.Errorf("of persons lost is %v, want %v", of.Lost, lost/2)
+	}
+	for k, v := range of.Sums {
 		if math.Abs(v-want[k]/2) > 8*m.Noise+1e-3 {
 			t.Errorf("of persons sum %d is %v, want %v", k, v, want[k]/2)
 		}
@@ -135,14 +143,15 @@ func TestSecondMomentsAreThoseOfTheRows(t *testing.T) {
 }
 
 // What is published of the noise is its standard deviation. Of 900 squares of standard normal
-// draws the mean is outside [0.75, 1.3] with a probability below 1e-6; seeds are fixed besides.
+// draws the mean is outside [0.75, 1.3] with a probability below 1e-6, and of 300 outside [0.6, 1.55]; seeds are fixed besides.
 func TestSecondMomentsAddTheNoiseTheyTell(t *testing.T) {
-	diagonal, off, told := 0.0, 0.0, 0.0
+	diagonal, off, lost, told := 0.0, 0.0, 0.0, 0.0
 	const runs = 300
 	for seed := range uint64(runs) {
 		x := Data{Shape: Shape{N: 50, D: 2, Intercept: true}, X: [][]float64{repeat(math.NaN(), 50)}, Y: repeat(1, 50)}
 		m := sumsOf(t, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed)
 		told = m.Noise
+		lost += m.Lost * m.Lost / (m.LostNoise * m.LostNoise) / runs
 		for k, v := range m.Sums {
 			if square := v * v / (told * told) / (3 * runs); k == 0 || k == 3 || k == 5 {
 				diagonal += square
@@ -151,7 +160,7 @@ func TestSecondMomentsAddTheNoiseTheyTell(t *testing.T) {
 			}
 		}
 	}
-	if diagonal < 0.75 || diagonal > 1.3 || off < 0.75 || off > 1.3 {
-		t.Errorf("noise of %v has the variances %v and %v of what is told", told, diagonal, off)
+	if diagonal < 0.75 || diagonal > 1.3 || off < 0.75 || off > 1.3 || lost < 0.6 || lost > 1.55 {
+		t.Errorf("noise of %v has the variances %v and %v of what is told, and that of what is lost %v", told, diagonal, off, lost)
 	}
 }

@@ -28,8 +28,8 @@ func (c *claim) atLeast(n int64) int64 {
 func (s *Sidecar) publishMoments(ctx context.Context, c *claim, f fitted, step int) error {
 	m := f.result.Moments
 	terms := append(c.terms(), c.Request.Target)
-	return ledger.Explain(s.autocommit.exec(ctx, "SELECT dp_int.job_publish_moments($1, $2, $3, $4, $5, $6, $7, $8)",
-		c.ID, c.Token, f.plan.Method, step, terms, m.Sums, m.Noise, m.Bound))
+	return ledger.Explain(s.autocommit.exec(ctx, "SELECT dp_int.job_publish_moments($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+		c.ID, c.Token, f.plan.Method, step, terms, m.Sums, m.Noise, m.Bound, m.Lost, m.LostNoise))
 }
 
 // recipe returns the algorithm of a request, without its scales.

@@ -843,7 +843,13 @@ var mutants = []mutant{
 	{"staged: a feature's reach at twice its epsilon", "internal/dpsco/l1_staged_fit.go",
 		`Quantile{Epsilon: below(f.shares.reach)`, `Quantile{Epsilon: 2 * below(f.shares.reach)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"second moments are charged at twice their noise", "internal/dpsco/second_moments.go",
-		`Method: "moments_gaussian", Event: noise.Event()`, `Method: "moments_gaussian", Event: mech.Gaussian{NoiseMultiplier: 2 * z}.Event()`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
+		`Event: privacy.Compose{noise.Event(), lostNoise.Event()}`, `Event: privacy.Compose{mech.Gaussian{NoiseMultiplier: 2 * z}.Event(), lostNoise.Event()}`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
+	{"the weight that rows lose is not charged", "internal/dpsco/second_moments.go",
+		`Event: privacy.Compose{noise.Event(), lostNoise.Event()}`, `Event: privacy.Compose{noise.Event()}`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
+	{"the weight that rows lose has the noise of sums", "internal/dpsco/second_moments.go",
+		`lost.merged().Release(mean, lostNoise, src)`, `lost.merged().Release(mean, noise, src)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAddTheNoise"}}},
+	{"the weight that rows lose is exact", "internal/dpsco/second_moments.go",
+		`		Lost: float64(c.N) * mean[0], LostNoise`, `		Lost: floats.Dot(rootsOfLost(nil, append(x.X[:len(x.X):len(x.X)], x.Y), c.Bound), rootsOfLost(nil, append(x.X[:len(x.X):len(x.X)], x.Y), c.Bound)), LostNoise`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
 	{"second moments count complete rows exactly", "internal/dpsco/second_moments.go",
 		`	total.merged().Release(means, noise, src)
 `, `	total.merged().Release(means, noise, src)
@@ -855,16 +861,16 @@ var mutants = []mutant{
 	}
 `, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
 	{"rows of second moments are as long as the longest", "internal/dpsco/second_moments.go",
-		`	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
-`, `	for _, v := range x.Y {
+		`	total, lost := merging[*mech.Moments]{total: mech.NewMoments(c)}, `, `	for _, v := range x.Y {
 		if math.Abs(v) < 1e100 {
 			c.Bound = max(c.Bound, math.Abs(v))
 		}
 	}
-	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
-`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
+	total, lost := merging[*mech.Moments]{total: mech.NewMoments(c)}, `, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
 	{"a person's rows count in full in second moments", "internal/dpsco/second_moments.go",
-		`len(b.Y), starts)`, `len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
+		`X: columns}, len(b.Y), starts)`, `X: columns}, len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
+	{"a person loses the weight of all of its rows", "internal/dpsco/second_moments.go",
+		`{roots}}, len(b.Y), starts)`, `{roots}}, len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
 	{"second moments tell half their noise", "internal/dpsco/second_moments.go",
 		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco", "TestSecondMomentsAddTheNoise"}}},
 	{"anybody fits from second moments", "sql/functions/linear_from_moments.sql",

@@ -174,11 +174,11 @@ $$;
 -- standard deviation of the noise on the diagonal; off the diagonal it is smaller by a factor sqrt(2).
 -- With p_ridge NULL the estimate b is shrunk according to the noise: it minimises |g - H b|^2 + noise^2
 -- (k + 2) |b|^2, for coefficients whose squares add up to about 1. A ridge is a penalty per row. The
--- interval is about the estimate a without shrinkage: covariance is that of a, by rows, and noise the
--- part of it caused by the noise. Up to p_alike records may belong to one person and be equal, which
--- multiplies the variance of their sum by at most p_alike.
+-- interval is about the estimate a without shrinkage: covariance is that of a, by rows, noise the part of
+-- it caused by the noise, and sampling that of rows if none belong to one person. Up to p_alike records may
+-- belong to one person and be equal, which multiplies the variance of their sum by at most p_alike.
 CREATE OR REPLACE FUNCTION dp_int.solve_moments(p_sums float8[], p_size int, p_noise float8, p_ridge float8, p_alike int,
-                                             OUT b float8[], OUT a float8[], OUT covariance float8[], OUT noise float8[], OUT why_null text)
+                                             OUT b float8[], OUT a float8[], OUT covariance float8[], OUT noise float8[], OUT sampling float8[], OUT why_null text)
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   n CONSTANT int := p_size - 1;
@@ -203,10 +203,10 @@ BEGIN
   -- added back.
   SELECT (greatest(0, p_sums[p_size * p_size] - sum(a[i] * g[i])) + half * (length * (SELECT sum(1 / v) FROM unnest(e.eigenvalues) AS v) + sum(a[i] * inverse[i])))
          / greatest(p_sums[1] - n, 1) INTO spread FROM generate_series(1, n) AS i;
-  SELECT array_agg(c.total ORDER BY i, k), array_agg(c.by_noise ORDER BY i, k) INTO covariance, noise
+  SELECT array_agg(p_alike * c.of_rows + c.by_noise ORDER BY i, k), array_agg(c.by_noise ORDER BY i, k), array_agg(c.of_rows ORDER BY i, k) INTO covariance, noise, sampling
     FROM generate_series(1, n) AS i, generate_series(1, n) AS k,
-         LATERAL (SELECT sum(w.v * p_alike * spread / l.v) + sum(w.v * half * length / (l.v * l.v)) + half * inverse[i] * inverse[k], sum(w.v * half * length / (l.v * l.v)) + half * inverse[i] * inverse[k]
-                    FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o), LATERAL (SELECT e.vectors[(i - 1) * n + l.o] * e.vectors[(k - 1) * n + l.o]) AS w(v)) AS c(total, by_noise);
+         LATERAL (SELECT sum(w.v * spread / l.v), sum(w.v * half * length / (l.v * l.v)) + half * inverse[i] * inverse[k]
+                    FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o), LATERAL (SELECT e.vectors[(i - 1) * n + l.o] * e.vectors[(k - 1) * n + l.o]) AS w(v)) AS c(of_rows, by_noise);
 END $$;
 
 -- The factor used instead of 1/v for an eigenvalue v.
@@ -262,6 +262,7 @@ DECLARE
   terms text[];
   sums float8[];
   fit record;
+  lost record;
 BEGIN
   SELECT * INTO d FROM dp_int.dataset x WHERE x.name = dp_linear_from_moments.dataset AND x.unregistered_at IS NULL;
   IF NOT FOUND OR NOT pg_has_role(session_user, 'dp_admin', 'USAGE') AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN
@@ -277,15 +278,17 @@ BEGIN
   sums := dp_int.sum_moments(m.releases, terms);
   SELECT * INTO fit FROM dp_int.solve_moments(sums, cardinality(terms), sqrt(m.variance), dp_linear_from_moments.ridge,
                                               CASE WHEN d.unit IS NULL OR d.options ? 'one_block_a_person' THEN 1 ELSE cardinality(m.releases) END);
-  PERFORM dp_int.tell_weight(d, m.releases, sums[1], sqrt(m.variance));
+  lost := dp_int.lost_weight(m.releases);
+  PERFORM dp_int.tell_shortened(lost.shortened, lost.noise, sums[1]);
+  PERFORM dp_int.tell_weight(d, lost.rows, sums[1] + lost.told, sqrt(m.variance));
   PERFORM dp_int.tell_early(m.releases);
   RETURN QUERY
-  SELECT terms[u.i], v.coef, sqrt(v.variance), v.middle - half.width, v.middle + half.width, sqrt(v.by_noise), fit.why_null
+  SELECT terms[u.i], v.coef, sqrt(v.variance), i.ends[1], i.ends[2], sqrt(v.by_noise), fit.why_null
     FROM dp_int.units_of_terms(m.likeness -> 'scales', terms[cardinality(terms)], terms[:cardinality(terms) - 1]) AS u,
          LATERAL (SELECT dp_int.inner_product(u.weights, fit.b) + s.center, dp_int.inner_product(u.weights, fit.a) + s.center,
-                         dp_int.quadratic_form(fit.covariance, u.weights), dp_int.quadratic_form(fit.noise, u.weights)
-                    FROM (SELECT CASE u.i WHEN 1 THEN dp_int.center(m.likeness -> 'scales' -> terms[cardinality(terms)]) ELSE 0 END) AS s(center)) AS v(coef, middle, variance, by_noise),
-         LATERAL (SELECT sqrt(v.variance) * dp_int.t_quantile(least(greatest(sums[1] - cardinality(terms), 1), 1e6))) AS half(width)
+                         dp_int.quadratic_form(fit.covariance, u.weights), dp_int.quadratic_form(fit.noise, u.weights), dp_int.quadratic_form(fit.sampling, u.weights)
+                    FROM (SELECT CASE u.i WHEN 1 THEN dp_int.center(m.likeness -> 'scales' -> terms[cardinality(terms)]) ELSE 0 END) AS s(center)) AS v(coef, middle, variance, by_noise, sampling),
+         LATERAL (SELECT dp_int.confidence_interval(v.middle, v.variance, v.sampling * dp_int.shortening_bias(lost.shortened, lost.noise, sums[1]), greatest(sums[1] - cardinality(terms), 1))) AS i(ends)
    ORDER BY u.i;
 END $$;
 COMMENT ON FUNCTION public.dp_linear_from_moments IS
@@ -300,20 +303,46 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT sum(m.v * w[(m.o - 1) / cardinality(w) + 1] * w[(m.o - 1) % cardinality(w) + 1]) FROM unnest(p_matrix) WITH ORDINALITY AS m(v, o)
 $$;
 
--- Tells where missing or clipped values have reduced the total weight of rows by more than a twentieth,
--- beyond two standard deviations of the noise. Empty records that pad a registered number of rows have
--- weight 0.
-CREATE OR REPLACE FUNCTION dp_int.tell_weight(d dp_int.dataset, p_releases uuid[], p_weight float8, p_noise float8) RETURNS void
+-- The weight that rows of these releases lose by being shortened, with the standard deviation of its noise, and the public
+-- number of rows. Releases from before that weight was released (told is the part that was) lose at most what is missing
+-- from the sum of weights, to missing values too.
+CREATE OR REPLACE FUNCTION dp_int.lost_weight(p_releases uuid[], OUT shortened float8, OUT noise float8, OUT told float8, OUT rows float8)
+LANGUAGE sql STABLE AS $$
+  SELECT sum(coalesce(m.lost, n.rows - m.sums[1])), sqrt(sum(coalesce(m.lost_noise, m.noise) ^ 2)), sum(coalesce(m.lost, 0)), sum(n.rows)
+    FROM dp_int.release r
+    JOIN dp_int.second_moments m ON m.release = r.id,
+         LATERAL (SELECT (r.parameters ->> 'rows')::float8) AS n(rows)
+   WHERE r.id = ANY (p_releases)
+$$;
+
+-- The square of the bias that intervals allow for because rows were shortened, beside the sampling variance of a coefficient:
+-- ten times the lost share of weight, that of noise left out, in standard deviations of residuals where a feature varies by
+-- one. A bias is that of the fit to weighted rows from that to all, which sums do not bound (second_moments.md).
+CREATE OR REPLACE FUNCTION dp_int.shortening_bias(p_shortened float8, p_noise float8, p_weight float8) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT (10 * greatest(p_shortened - p_noise, 0)) ^ 2 / greatest(p_weight, 1)
+$$;
+
+-- Tells where shortening surely took a two-hundredth of the weight of rows.
+CREATE OR REPLACE FUNCTION dp_int.tell_shortened(p_shortened float8, p_noise float8, p_weight float8) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  rows float8;
 BEGIN
-  SELECT sum((r.parameters ->> 'rows')::float8) INTO rows FROM dp_int.release r WHERE r.id = ANY (p_releases);
-  IF p_weight + 2 * p_noise < 0.95 * rows THEN
-    RAISE NOTICE 'dpsidecar: about % %% of the weight of % is lost: %a value is missing, or they are longer than scales allow and were shortened',
-        round((100 * least(1 - p_weight / rows, 1))::numeric), CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END,
-        CASE WHEN coalesce(d.persons, d.block_rows) IS NOT NULL THEN 'there are fewer than the ' || rows || ' that are registered, ' ELSE '' END
-      USING HINT = 'The fit is of the others, and of shortened ones: intervals do not allow for that. With larger scales fewer are shortened, and noise counts for more.';
+  IF p_shortened > 2 * p_noise AND p_shortened > 0.005 * p_weight THEN
+    RAISE NOTICE 'dpsidecar: about % %% of the weight of rows is lost, because they are longer than scales allow and were shortened', dp_int.rounded(100 * p_shortened / greatest(p_weight + p_shortened, 1), 1)
+      USING HINT = 'Coefficients lean toward those of the other rows; intervals are wider by what that may be. With larger scales, or centers where values lie, fewer rows are shortened; dp_linear_regress does not need that.';
+  END IF;
+END $$;
+
+-- Tells where missing values have reduced the total weight of rows, with what they lose by being shortened, by more than a
+-- twentieth, beyond two standard deviations of the noise. Empty records that pad a registered number of rows have weight 0.
+CREATE OR REPLACE FUNCTION dp_int.tell_weight(d dp_int.dataset, p_rows float8, p_weight float8, p_noise float8) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_weight + 2 * p_noise < 0.95 * p_rows THEN
+    RAISE NOTICE 'dpsidecar: about % %% of % do not count: %a value is missing',
+        round((100 * least(1 - p_weight / p_rows, 1))::numeric), CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END,
+        CASE WHEN coalesce(d.persons, d.block_rows) IS NOT NULL THEN 'there are fewer than the ' || p_rows || ' that are registered, or ' ELSE '' END
+      USING HINT = 'The fit is of the others. dp_moments with columns that are rarely NULL counts more of them.';
   END IF;
 END $$;
 

@@ -100,13 +100,13 @@ COMMENT ON FUNCTION public.dp_moments IS
   'The sums over rows of all products of two columns, in units of their scales, from which dp_linear_from_moments fits any target to any features at no cost. It is charged like a fit; the same again returns the same at no cost.';
 
 -- reading -> done for second moments, as job_publish does it for a fit.
-CREATE OR REPLACE FUNCTION dp_int.job_publish_moments(p_job uuid, p_token uuid, p_method text, p_step int, p_terms text[], p_sums float8[], p_noise float8, p_bound float8) RETURNS uuid
+CREATE OR REPLACE FUNCTION dp_int.job_publish_moments(p_job uuid, p_token uuid, p_method text, p_step int, p_terms text[], p_sums float8[], p_noise float8, p_bound float8, p_lost float8, p_lost_noise float8) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
   new_release uuid := dp_int.insert_release(j, p_method, p_step, NULL);
 BEGIN
-  INSERT INTO dp_int.second_moments (release, terms, sums, noise, bound) VALUES (new_release, p_terms, p_sums, p_noise, p_bound);
+  INSERT INTO dp_int.second_moments (release, terms, sums, noise, bound, lost, lost_noise) VALUES (new_release, p_terms, p_sums, p_noise, p_bound, p_lost, p_lost_noise);
   PERFORM dp_int.complete_job(j.id, new_release, dp_int.step(j, p_step));
   RETURN new_release;
 END $$;

@@ -112,7 +112,7 @@ COMMENT ON VIEW dp.suggested_scales IS 'Scales that were read from the rows: wha
 CREATE OR REPLACE VIEW dp.moments WITH (security_barrier) AS
   SELECT r.id AS release, d.name AS dataset,
          CASE WHEN j.request ? 'over' THEN daterange((j.request -> 'over' ->> 0)::date, (j.request -> 'over' ->> 1)::date) END AS over,
-         m.terms, m.sums, m.noise, m.bound AS row_length, (r.parameters ->> 'rows')::bigint AS rows, j.request -> 'scales' AS scales, r.eps, r.delta, r.released_at
+         m.terms, m.sums, m.noise, m.bound AS row_length, (r.parameters ->> 'rows')::bigint AS rows, j.request -> 'scales' AS scales, r.eps, r.delta, r.released_at, m.lost AS lost_weight, m.lost_noise AS lost_weight_noise
     FROM dp_int.second_moments m
     JOIN dp_int.release r ON r.id = m.release
     JOIN dp_int.job j ON j.id = r.job
