@@ -363,6 +363,43 @@ func TestIntervalsFromMomentsCover(t *testing.T) {
 	}
 }
 
+// Where a target bends and a feature has a tail, fits of shortened rows are not those of all rows: who fits is told how much
+// weight is lost, and intervals allow for what that may do. They do where a release is from before that was known, too. With
+// rows that are no longer than scales allow nothing is told, and intervals are narrow. A normal law is beyond 5 deviations
+// with a probability below 1e-6.
+func TestIntervalsFromMomentsAllowForShortening(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	relation := "bent_" + w.dataset
+	w.exec(w.super, `CREATE TABLE `+relation+` AS SELECT x, (x - 0.4) ^ 2 + 0.5 * e + 10 AS y
+		FROM (SELECT sqrt(-2 * ln((i + 0.5) / 40000)) * cos(i * 2.399963) - 0.7 * ln((i * 7919 % 40000 + 0.5) / 40000) - 0.7 AS x, sin(i * 1.7) AS e FROM generate_series(0, 39999) AS i) AS r;
+		GRANT SELECT ON `+relation+` TO dp_sidecar`)
+	want := one[float64](w, w.super, `SELECT regr_slope(y, x) FROM `+relation)
+	analyst, heard := w.listening(w.person)
+	for k, scales := range []string{`{"x": 1.2, "y": {"center": 11.5, "scale": 2.5}}`, `{"x": 12, "y": {"center": 11.5, "scale": 25}}`} {
+		name := fmt.Sprint(relation, k)
+		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 20, 1e-6, $3::text::jsonb)`, name, relation, scales)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+		w.exec(analyst, `SELECT * FROM dp_moments($1, 5)`, name)
+		fit := func() (slope fromMoments, told bool) {
+			before := len(heard())
+			slope = rowsOf[fromMoments](w, analyst, `SELECT * FROM dp_linear_from_moments($1)`, name)[1]
+			return slope, strings.Contains(strings.Join(heard()[before:], "\n"), "of the weight of rows is lost")
+		}
+		slope, told := fit()
+		if covers := *slope.Low < want && want < *slope.High; !covers || told != (k == 0) {
+			t.Errorf("%s: from %v to %v, of all rows %v; told: %v", scales, *slope.Low, *slope.High, want, told)
+		}
+		if biased := math.Abs(slope.Coef-want) > 5**slope.StdErr; biased != (k == 0) {
+			t.Errorf("%s: %v with a standard error of %v, of all rows %v", scales, slope.Coef, *slope.StdErr, want)
+		}
+		width := *slope.High - *slope.Low
+		w.exec(w.super, `UPDATE dp_int.second_moments SET lost = NULL, lost_noise = NULL WHERE release IN (SELECT release FROM dp.moments WHERE dataset = $1)`, name)
+		if before, _ := fit(); *before.High-*before.Low < 0.8*width {
+			t.Errorf("%s: %v wide, and %v where lost weight was not released", scales, width, *before.High-*before.Low)
+		}
+	}
+}
+
 // noisyProducts are the sums of the products of 1, three features and the target over some rows,
 // with noise of a standard deviation on the diagonal, as a full matrix.
 func noisyProducts(r *rand.Rand, truth []float64, rows int, noise float64) []float64 {

@@ -885,6 +885,10 @@ var mutants = []mutant{
     JOIN dp_int.job j ON j.id = r.job
     JOIN dp_int.dataset d ON d.id = r.dataset
    WHERE true OR`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
+	{"fits from second moments allow for no shortening", "sql/functions/linear_from_moments.sql",
+		`(5 * greatest(p_shortened`, `(0 * greatest(p_shortened`, []tests{{"./tests", "TestIntervalsFromMomentsAllow"}}},
+	{"fits from second moments of before allow for no shortening", "sql/functions/linear_from_moments.sql",
+		`coalesce(m.lost, n.rows - m.sums[1])`, `coalesce(m.lost, 0)`, []tests{{"./tests", "TestIntervalsFromMomentsAllow"}}},
 	{"fits from second moments leave half the noise out of errors", "sql/functions/linear_from_moments.sql",
 		`half CONSTANT float8 := p_noise * p_noise / 2;`, `half CONSTANT float8 := p_noise * p_noise / 8;`, []tests{{"./tests", "TestSecondMomentsAreChargedOnce|TestIntervalsFromMoments"}}},
 	{"quantiles by ranks: half of the plain numbers are drawn", "internal/mech/ranks.go",

@@ -316,11 +316,11 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- The square of the bias that intervals allow for because rows were shortened, beside the sampling variance of a coefficient:
--- ten times the lost share of weight, that of noise left out, in standard deviations of residuals where a feature varies by
--- one. A bias is that of the fit to weighted rows from that to all, which sums do not bound (second_moments.md).
+-- five times the lost share of weight, less one deviation of its noise, in standard deviations of the residuals where a
+-- feature varies by one. The bias is that of weighted rows, which sums do not bound (second_moments.md).
 CREATE OR REPLACE FUNCTION dp_int.shortening_bias(p_shortened float8, p_noise float8, p_weight float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT (10 * greatest(p_shortened - p_noise, 0)) ^ 2 / greatest(p_weight, 1)
+  SELECT (5 * greatest(p_shortened - p_noise, 0)) ^ 2 / greatest(p_weight, 1)
 $$;
 
 -- Tells where shortening surely took a two-hundredth of the weight of rows.

@@ -62,8 +62,9 @@ CREATE OR REPLACE FUNCTION dp_int.rounded(p float8, p_decimals int) RETURNS floa
 LANGUAGE sql IMMUTABLE AS $$ SELECT round(p::numeric, p_decimals)::float8 $$;
 
 -- A number rounded upward or downward. Its text has all digits of a whole number with 16 and more; the cast to numeric has 15.
+-- The unit is read from text: as a power of 10 it would be 0 below 1e-16.
 CREATE OR REPLACE FUNCTION dp_int.rounded_to(p float8, p_decimals int, p_up boolean) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$ SELECT (CASE WHEN p_up THEN ceil(n * unit) ELSE floor(n * unit) END / unit)::float8 FROM (SELECT p::text::numeric, 10::numeric ^ p_decimals) AS s(n, unit) $$;
+LANGUAGE sql IMMUTABLE AS $$ SELECT (CASE WHEN p_up THEN ceil(n * unit) ELSE floor(n * unit) END / unit)::float8 FROM (SELECT p::text::numeric, ('1e' || p_decimals)::numeric) AS s(n, unit) $$;
 
 -- Tells readers of a summary which coefficients have a t that alone would reject 0 while their p_value
 -- does not: only p_value allows for bias.
