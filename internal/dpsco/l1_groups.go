@@ -35,7 +35,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	columns := x.columns() // without the constant, which start adds
 	found, hidden := f.findScales(x, src)
 	moved := f.place(x, src)
-	common, x, t, err := f.start(ctx, x.unweighted().inGroups(), nil, src)
+	common, x, t, usable, err := f.start(ctx, x.unweighted().inGroups(), nil, src)
 	if err != nil {
 		return Result{}, err
 	}
@@ -65,7 +65,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 		w := f.toTableUnits(t, 0, fit)
 		moved.restore(w)
 		found.restore(w)
-		r.Groups = append(r.Groups, Group{shares[g], f.resultOf(w, hidden, columns)})
+		r.Groups = append(r.Groups, Group{shares[g], f.resultOf(w, usable, hidden, columns)})
 	}
 	return r, nil
 }

@@ -40,7 +40,7 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, erro
 	found, hidden := f.findScales(x, src)
 	moved := f.place(x, src)
 	weights := slices.Clone(x.Weight)
-	u, x, t, err := f.start(ctx, x.unweighted(), weights, src)
+	u, x, t, usable, err := f.start(ctx, x.unweighted(), weights, src)
 	if err != nil {
 		return Result{}, err
 	}
@@ -62,24 +62,31 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, erro
 	w := f.toTableUnits(t, quantileShift, u)
 	moved.restore(w)
 	found.restore(w)
-	return f.resultOf(w, hidden, columns), nil
+	return f.resultOf(w, usable, hidden, columns), nil
 }
 
-// resultOf is the release with the given coefficients, without features, of the given number of columns, that noise
-// hides.
-func (f staged) resultOf(w []float64, hidden []int, columns int) Result {
+// resultOf is the release with the given coefficients, of about the given share of usable rows, without features, of the
+// given number of columns, that noise hides.
+func (f staged) resultOf(w []float64, usable float64, hidden []int, columns int) Result {
 	r := f.result(w)
+	if moments := f.shares.moments; usable <= minUsable && eigenvalueFloor(f.shape, moments[len(moments)-1]) < minUsable {
+		r.WhyNull = fewUsableRows
+	}
 	r.leaveOut(hidden, columns)
 	return r
 }
+
+// fewUsableRows is what is said of a fit of hardly any rows.
+const fewUsableRows = "noise hides how large the share of rows is that have a value in every column, at most one in a hundred: coefficients may be of any size; leave out columns that are mostly NULL, as dp_describe tells"
 
 // rowCoordinates is the matrix from coefficients of transformed rows to coefficients of the rows of the
 // table, and its inverse.
 type rowCoordinates struct{ matrix, inverse *mat.Dense }
 
 // start runs the stages up to the rough fit. It returns that fit, the rows with residuals in place of
-// targets, and the coordinates of these rows. x has been multiplied by its weights, if there are any.
-func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.Source) (u []float64, rows Data, t rowCoordinates, err error) {
+// targets, the coordinates of these rows, and the approximate share of them that is usable. x has been multiplied
+// by its weights, if there are any.
+func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.Source) (u []float64, rows Data, t rowCoordinates, usable float64, err error) {
 	t = f.bringBack(x, src)
 	if len(f.Levels) > 0 { // a public map of each row
 		p := levelCoordinates(Shape{D: f.shape.D, Intercept: f.constant}, f.Levels)
@@ -89,7 +96,7 @@ func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.
 		t.matrix.Mul(t.matrix, p)
 		t.inverse.Mul(&inverse, t.inverse)
 	}
-	usable := 1.0
+	usable = 1
 	for i, epsilon := range f.shares.moments {
 		var p whitener
 		p, usable = f.whitener(x, f.bounds()[i], epsilon, src)
@@ -104,10 +111,10 @@ func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.
 	lower := f.lower()
 	shift(x.Y, -lower, weights)
 	if x, err = f.stepWhereRare(ctx, u, x, t, usable, rough, roughQuantile*usable, src); err != nil {
-		return nil, x, t, err
+		return nil, x, t, usable, err
 	}
 	shift(x.Y, lower, weights)
-	return u, x, t, nil
+	return u, x, t, usable, nil
 }
 
 // shift adds a constant to targets or residuals, multiplied by their weights where the rows have been.
@@ -170,14 +177,20 @@ func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 // makes all of them longer than bound; they are then shortened to bound, and their mean square over all
 // rows gives the share.
 func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, usable float64) {
-	d := float64(x.D)
 	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
-	floor := .6 * bound * bound / (epsilon * float64(x.N)) * math.Sqrt(2*d*(d+1))
+	floor := bound * bound * eigenvalueFloor(x.Shape, epsilon)
 	h := secondMoments(x, f.contract(bound), noise, src)
 	if usable = mat.Trace(h) / square(bound); usable > manyUsable {
 		usable = 1
 	}
 	return newWhitener(h, floor), max(usable, minUsable)
+}
+
+// eigenvalueFloor is the value to which eigenvalues of second moments are raised, as a share of the squared bound of rows: about
+// the deviation of their noise.
+func eigenvalueFloor(s Shape, epsilon float64) float64 {
+	d := float64(s.D)
+	return .6 / (epsilon * float64(s.N)) * math.Sqrt(2*d*(d+1))
 }
 
 // A share of usable rows above manyUsable counts as 1, since the mean square of rows that are whitened and

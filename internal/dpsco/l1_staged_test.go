@@ -468,6 +468,24 @@ func TestStagedSurvivesAwkwardTables(t *testing.T) {
 	}
 }
 
+// Where hardly any row has a value in every column, a fit in stages says that its coefficients may be anything.
+func TestStagedTellsOfHardlyAnyUsableRows(t *testing.T) {
+	for few, rows := range map[bool]int{true: 10, false: 2000} {
+		x := normalTable(1, 20_000, 1, 2)
+		for i := rows; i < x.N; i++ {
+			x.X[0][i] = nan
+		}
+		p, err := L1{Method: catalogue.MethodStaged}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
+		if err != nil || (r.WhyNull == fewUsableRows) != few {
+			t.Errorf("%d usable rows: %q, %v", rows, r.WhyNull, err)
+		}
+	}
+}
+
 // l1 has no intervals, and says so.
 func TestMedianRegressionSaysWhyThereAreNoIntervals(t *testing.T) {
 	for _, method := range []string{catalogue.MethodStaged, catalogue.MethodObjective, catalogue.MethodExponential} {

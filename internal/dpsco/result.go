@@ -144,7 +144,7 @@ const farFromScales = "rows are more than a dozen times as long as the scales of
 const namedShare = 0.9
 
 // hiddenDirection is why there are no errors where noise masks a direction of the features.
-const hiddenDirection = "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
+const hiddenDirection = "noise hides some direction of the features: are some rare, nearly redundant, or far from 0 without a center, or do few rows have a value in every column? Leave such features out, give numbers centers, or ask for more eps"
 
 // maxNamed is the largest number of features of a hidden direction for which these are named.
 const maxNamed = 3

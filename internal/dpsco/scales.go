@@ -76,7 +76,7 @@ const unseenColumn = "noise hides how large the values of a column without a sca
 
 // unseenTarget is why there are none where noise hides the values of the target, as where few rows have one that is not 0.
 // They would be those of a fit of targets cut to about 1.
-const unseenTarget = "noise hides how large the target is, or do few rows have one that is not 0? It counts as about 1, so that coefficients may be far too small; register scales, or ask for more eps"
+const unseenTarget = "noise hides how large the target is: do few rows have one that is not 0, or a value in every column? It counts as about 1, so that coefficients may be far too small; register scales, or ask for more eps"
 
 // scaleSearch is a search for the scales of columns that have none.
 type scaleSearch struct {
