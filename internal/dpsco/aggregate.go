@@ -95,7 +95,7 @@ func (a SampleAggregate) points(ctx context.Context, x Data, src *mech.Source) (
 
 // pick returns a copy of the given rows.
 func (x Data) pick(rows []int) Data {
-	part := Data{Shape: Shape{N: len(rows), D: x.D, Intercept: x.Intercept, GroupCount: x.GroupCount}, X: columns(len(x.X), len(rows)), Y: make([]float64, len(rows))}
+	part := Data{Shape: Shape{N: len(rows), D: x.D, Intercept: x.Intercept, GroupCount: x.GroupCount}, X: newColumns(len(x.X), len(rows)), Y: make([]float64, len(rows))}
 	gather(part.Y, x.Y, rows)
 	for j, column := range x.X {
 		gather(part.X[j], column, rows)

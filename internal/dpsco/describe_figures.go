@@ -145,7 +145,7 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	sampling := max(0, squares-t*t) / m / n
 	variance := sampling + square(d.noise/m) + square(t*noise/m)
 	df := max(1, 2*square(variance/(d.noise/2/m/m/n)))
-	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.powerTail(c.cut, 1, tailHides)/m)
+	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.powerTail(c.cut, 1, scoreIndexTail)/m)
 	f.Low, f.High = finite(c.centre+c.cut*t-half), finite(c.centre+c.cut*t+half)
 	return f
 }
@@ -199,7 +199,7 @@ func (g *describing) distanceStdDev() float64 {
 func (g *describing) cheapest(sizes *magnitudes) float64 {
 	deviation := meanNoise(g.averages, g.contract())
 	return sizes.cheapestCut(func(cut float64) float64 {
-		return square(deviation*cut) + square(sizes.powerTail(cut, 1, tailHides))
+		return square(deviation*cut) + square(sizes.powerTail(cut, 1, scoreIndexTail))
 	})
 }
 

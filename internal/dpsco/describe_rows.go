@@ -223,7 +223,7 @@ func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]fl
 	bins := g.bins()
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, g.histograms())}
 	x.pass(func() func(int, Data) {
-		h, block, ones := counts.fork(), columns(g.histograms(), blockRows), repeat(1, blockRows)
+		h, block, ones := counts.fork(), newColumns(g.histograms(), blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
 			for k, j := range g.numericColumns {
 				for i, v := range b.X[j] {
@@ -261,7 +261,7 @@ type cutAt struct{ centre, cut float64 }
 func (g *describing) average(x Data, cuts []cutAt, src *mech.Source) []float64 {
 	total, l := merging[*mech.Sum]{total: mech.NewSum(g.contract())}, g.layout()
 	x.pass(func() func(int, Data) {
-		part, block, ones := total.fork(), columns(l.size, blockRows), repeat(1, blockRows)
+		part, block, ones := total.fork(), newColumns(l.size, blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
 			g.writeNumbers(block, l, b, cuts)
 			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, ones[:b.N])

@@ -37,7 +37,7 @@ func newCuts(m *magnitudes, coordinates, deviation float64, tail, gain float64) 
 		}
 		return noise(cut/share) + m.mean(func(v float64) float64 { return square(min(v, cut)/share - v) })/m.rows
 	})
-	c.outer = m.cheapestCut(func(cut float64) float64 { return noise(cut) + tail*square(m.tail(cut, cutsHide)) })
+	c.outer = m.cheapestCut(func(cut float64) float64 { return noise(cut) + tail*square(m.tail(cut, jointCutTail)) })
 	c.outer = max(c.outer, math.Sqrt2*c.inner)
 	c.share, c.uncut = math.Pow(c.inner/c.outer, gain), clampBetween(m.below(c.inner), minUncut, 1)
 	return c

@@ -370,8 +370,8 @@ func (f *jointFit) stepDoubt() float64 {
 	return doubt + max(0, symmetricDoubt-doubt)*(1-f.interceptMeans.keep)
 }
 
-// cutsHide is the assumption about hidden rows for the choice of cuts.
-var cutsHide = tailAssumption{deviations: 0.5, steepest: 3}
+// jointCutTail is the assumption about hidden rows for the choice of cuts.
+var jointCutTail = tailAssumption{deviations: 0.5, steepest: 3}
 
 // chooseCuts chooses the cuts of the step and of the intercept's step.
 func (f *jointFit) chooseCuts() {

@@ -17,13 +17,13 @@ import (
 // coefficients the noise of scores is the criterion, because it also decides whether histograms show
 // rows that are far from all others; noise of second moments makes intervals wider and does not
 // reduce their coverage. dp_int.rows_for_intervals has the same bounds.
-var intervalsOfJointMoments = information{score: 0.0013, few: lowMoments}
+var intervalsOfJointMoments = information{score: 0.0013, momentsAlone: lowMoments}
 
-// The assumptions about hidden rows for intervals: intervalsHide in the histograms of products and
-// residuals, for the bias of cuts, and tailsHide in that of lengths, for second moments.
+// The assumptions about hidden rows for intervals: intervalTail in the histograms of products and
+// residuals, for the bias of cuts, and jointLengthTail in that of lengths, for second moments.
 var (
-	intervalsHide = tailAssumption{deviations: 0.75, steepest: 2.5}
-	tailsHide     = tailAssumption{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
+	intervalTail    = tailAssumption{deviations: 0.75, steepest: 2.5}
+	jointLengthTail = tailAssumption{deviations: intervalTail.deviations, steepest: jointCutTail.steepest}
 )
 
 // biasShare is the share of the bound on the bias that is allowed for in any one direction,
@@ -87,7 +87,7 @@ const hiddenTargets = 0.15
 // visible, that do not continue the visible tail of residuals or products.
 func (f *jointFit) hidesTargets() bool {
 	hides := func(m *magnitudes) bool {
-		rows, _ := m.hidden(intervalsHide)
+		rows, _ := m.hidden(intervalTail)
 		return m.far > m.edge() && rows > hiddenTargets*f.larger
 	}
 	return f.mostlyZero && (hides(f.residuals) || hides(f.products))
@@ -101,10 +101,10 @@ func (f *jointFit) hiddenDirections() int { return max(f.floored, f.shortenedCou
 // lengths hides. It is 0 if the visible tail is light, however many rows there are. The tail is not
 // light if there is a group of rows far from all others, such as those of a rare flag.
 func (f *jointFit) hiddenSquare() float64 {
-	if f.lengths.index(tailsHide) >= minLengthIndex {
+	if f.lengths.index(jointLengthTail) >= minLengthIndex {
 		return 0
 	}
-	rows, exponent := f.lengths.hidden(tailsHide)
+	rows, exponent := f.lengths.hidden(jointLengthTail)
 	if exponent <= 2 {
 		return math.Inf(1)
 	}
@@ -176,9 +176,9 @@ const heavyProducts = 1.4
 // stepAllowance bounds the bias of the step in any one direction: the part clipped at the outer cut,
 // and the contribution of hidden rows to the second moments that multiply the correction.
 func (f *jointFit) stepAllowance() float64 {
-	beyond := f.products.tail(f.stepCuts.outer, intervalsHide)
-	if f.products.index(intervalsHide) < heavyProducts {
-		beyond = f.products.powerTail(f.stepCuts.outer, 1, intervalsHide)
+	beyond := f.products.tail(f.stepCuts.outer, intervalTail)
+	if f.products.index(intervalTail) < heavyProducts {
+		beyond = f.products.powerTail(f.stepCuts.outer, 1, intervalTail)
 	}
 	return biasShare*beyond + f.hiddenSquare()*floats.Norm(f.correction(f.outer, nil), 2)
 }
@@ -202,8 +202,8 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 	if f.shape.Intercept {
 		intercept = f.interceptMeans.between.mean[0]
 	}
-	beyond := f.products.tail(f.stepCuts.outer, intervalsHide)
-	between := f.products.tail(f.stepCuts.inner, cutsHide) - f.products.tail(f.stepCuts.outer, cutsHide)
+	beyond := f.products.tail(f.stepCuts.outer, intervalTail)
+	between := f.products.tail(f.stepCuts.inner, jointCutTail) - f.products.tail(f.stepCuts.outer, jointCutTail)
 	shown := make([]float64, f.shape.D)
 	if !(between > 0) {
 		return shown
@@ -221,7 +221,7 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 // interceptAllowance bounds the bias of the intercept's step from clipping at its outer cut. All of it is allowed for: the
 // far residuals of targets that cannot be negative, such as costs, lie on one side.
 func (f *jointFit) interceptAllowance() float64 {
-	return f.residuals.powerTail(f.interceptCuts.outer, 1, intervalsHide)
+	return f.residuals.powerTail(f.interceptCuts.outer, 1, intervalTail)
 }
 
 // covariance returns the covariance of the estimates with the given influences: the sum of those due

@@ -26,7 +26,7 @@ const (
 // standard deviation of a coordinate of the pilot fit's error other than noise. The result is nil for groups
 // and where it would be inaccurate (constants above). It is post-processing (formulas: joint_moments.md).
 func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
-	if f.grouped || f.tooLong || f.floored > maxHiddenDirections || f.products.index(cutsHide) < minToldIndex ||
+	if f.grouped || f.tooLong || f.floored > maxHiddenDirections || f.products.index(jointCutTail) < minToldIndex ||
 		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= maxPilotNoise*f.residuals.quantile(0.5)) {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (k keptMean) covariance() (covariance *mat.SymDense, keep float64) {
 	if length > 0 {
 		direction.ScaleVec(1/length, direction)
 	}
-	exponent, across, along, squareKeep := k.seen.index(cutsHide), 0.0, 0.0, 0.0
+	exponent, across, along, squareKeep := k.seen.index(jointCutTail), 0.0, 0.0, 0.0
 	var moves [cutDraws]float64
 	for draw := range moves {
 		c := k.choose(k.seen.again(draw))

@@ -18,7 +18,7 @@ func (f staged) findScales(x Data, src *mech.Source) (found *Scaled, hidden []in
 	if f.shares.scales == 0 {
 		return nil, nil
 	}
-	return f.scales.find(x, mech.Laplace{Epsilon: below(f.shares.scales)}, src)
+	return f.scales.find(x, mech.Laplace{Epsilon: justBelow(f.shares.scales)}, src)
 }
 
 // place shifts and scales columns that lie together far from zero, and returns how; nil if there are none.
@@ -26,7 +26,7 @@ func (f staged) place(x Data, src *mech.Source) *Scaled {
 	if f.shares.position == 0 {
 		return nil
 	}
-	moved := placement(x, f.columns, mech.Laplace{Epsilon: below(f.shares.position)}, mech.Laplace{Epsilon: below(f.shares.detail)}, src)
+	moved := placement(x, f.columns, mech.Laplace{Epsilon: justBelow(f.shares.position)}, mech.Laplace{Epsilon: justBelow(f.shares.detail)}, src)
 	if moved != nil {
 		moved.scale(x)
 	}
@@ -157,7 +157,7 @@ func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 	if f.shares.reach == 0 {
 		return t
 	}
-	q := mech.Quantile{Epsilon: below(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
+	q := mech.Quantile{Epsilon: justBelow(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
 	for j, column := range x.X {
 		counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: maxMagnitude, N: x.N})
 		counts.Add(column)
@@ -177,7 +177,7 @@ func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 // makes all of them longer than bound; they are then shortened to bound, and their mean square over all
 // rows gives the share.
 func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, usable float64) {
-	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
+	noise := mech.MatrixLaplace{Epsilon: justBelow(epsilon)}
 	floor := bound * bound * eigenvalueFloor(x.Shape, epsilon)
 	h := secondMoments(x, f.contract(bound), noise, src)
 	if usable = mat.Trace(h) / square(bound); usable > manyUsable {
@@ -255,7 +255,7 @@ func (f staged) typicalResidual(residuals []float64, src *mech.Source) float64 {
 	if f.shares.typicalResidual == 0 {
 		return 1
 	}
-	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.typicalResidual), Level: .5, Most: .5, Prior: 1}, src)
+	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: justBelow(f.shares.typicalResidual), Level: .5, Most: .5, Prior: 1}, src)
 }
 
 // shiftLevel is the level that the stage quantileShift looks for, 0 without that stage.
@@ -280,7 +280,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 	divide(away, unit)
 	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -maxMagnitude, Highest: maxMagnitude, N: len(residuals)})
 	counts.Add(away, mapSlice(weights, func(weight float64) float64 { return weight / full }))
-	quantileShift := unit * mech.SignedQuantile{Epsilon: below(epsilon), Level: level, Prior: 1}.Release(counts, src)
+	quantileShift := unit * mech.SignedQuantile{Epsilon: justBelow(epsilon), Level: level, Prior: 1}.Release(counts, src)
 	shift(residuals, -quantileShift, weights)
 	return quantileShift
 }
@@ -291,7 +291,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 // can go.
 func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
 	level := f.maxLevel() / 2
-	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)
+	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: justBelow(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)
 	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
 	shift(x.Y, -lower, weights)
 	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.refinement.fit, smoothing, f.firstClip(), f.firstClip(), f.tilt()), level, src); err != nil {
@@ -303,7 +303,7 @@ func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float
 
 // width is the smoothing of the last fit. It is looked for near unit.
 func (f staged) width(residuals []float64, unit float64, src *mech.Source) float64 {
-	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Most: f.maxLevel(), Prior: 1}, src)
+	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: justBelow(f.shares.width), Level: f.level, Most: f.maxLevel(), Prior: 1}, src)
 }
 
 // sizeOf is a quantile of the absolute residuals, within the magnitudes that check covers. It is looked for near unit.

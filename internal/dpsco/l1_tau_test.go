@@ -187,7 +187,7 @@ func TestQuantilesOfSmallResiduals(t *testing.T) {
 			most         float64
 		}{{.9, .3, 10_000, .8}, {.9, 1, 3000, .8}, {.95, 1, 6000, .8}, {.1, 1, 3000, .8}} {
 			r := rand.New(rand.NewPCG(1, 12))
-			x := Data{Shape: Shape{N: c.n, D: 4, Intercept: true}, X: columns(3, c.n), Y: make([]float64, c.n)}
+			x := Data{Shape: Shape{N: c.n, D: 4, Intercept: true}, X: newColumns(3, c.n), Y: make([]float64, c.n)}
 			for i := range c.n {
 				x.X[0][i], x.X[1][i], x.X[2][i] = r.NormFloat64(), r.ExpFloat64(), float64(r.IntN(2))
 				x.Y[i] = .3 + .6*x.X[0][i] - .3*x.X[1][i] + .2*x.X[2][i] + size*r.NormFloat64()

@@ -71,7 +71,7 @@ func TestFitsSeeTheFirstLevel(t *testing.T) {
 		total := 0.0
 		for seed := range uint64(5) {
 			r := rand.New(rand.NewPCG(seed, 41))
-			x := Data{Shape: Shape{N: 20_000, D: levels + 1, Intercept: true}, X: columns(levels, 20_000), Y: make([]float64, 20_000)}
+			x := Data{Shape: Shape{N: 20_000, D: levels + 1, Intercept: true}, X: newColumns(levels, 20_000), Y: make([]float64, 20_000)}
 			truth := make([]float64, x.N)
 			for i := range truth {
 				level := r.IntN(levels)

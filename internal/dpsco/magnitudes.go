@@ -116,7 +116,7 @@ func (m *magnitudes) again(draw int) *magnitudes {
 	for k, share := range m.share {
 		counts[k] = share * m.counted * m.rows
 	}
-	rows, exponent := m.hidden(cutsHide)
+	rows, exponent := m.hidden(jointCutTail)
 	ratio, last := math.Exp2(-exponent/2), magnitudeBins
 	if m.far > 0 {
 		ratio, last = 1, min(m.top+1+m.hides, magnitudeBins)
@@ -495,7 +495,7 @@ func (m *magnitudes) powerTail(cut, p float64, c tailAssumption) float64 {
 
 // heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
 func heavy(of *magnitudes, least float64, why string) string {
-	if of.top == magnitudeBins-1 || of.index(tailHides) < least { // the last bin has no upper edge
+	if of.top == magnitudeBins-1 || of.index(scoreIndexTail) < least { // the last bin has no upper edge
 		return why
 	}
 	return ""

@@ -102,10 +102,10 @@ const (
 // long rows. Such a group is no tail, and is left out, if the first pass, in scale units, shows no such
 // group and a light tail.
 func (f *newtonFit) indexOfPass() float64 {
-	if first := f.firstLengths; first.bulk() != first || first.index(intervalsHide) < lightIndex {
+	if first := f.firstLengths; first.bulk() != first || first.index(intervalTail) < lightIndex {
 		return f.tailIndex()
 	}
-	return (f.scores.bulk().index(intervalsHide) + f.lengths.bulk().index(intervalsHide)) / 2
+	return (f.scores.bulk().index(intervalTail) + f.lengths.bulk().index(intervalTail)) / 2
 }
 
 // indexOfCounts is the tail index of lengths, averaged over the passes: noise is less likely to mask a
@@ -142,6 +142,6 @@ func (f *newtonFit) pullOfConstant(taken float64, x extrapolation) float64 {
 // shownByCounts returns, for the shell's excess off and the shell's share of the curvature, the factor of
 // the extrapolation and the largest length of the bias.
 func (f *newtonFit) shownByCounts(off *mat.VecDense, curvature float64) (factor, most float64) {
-	factor = min(maxFactor, countsPerShell*f.missing(expected)*max(0, 1-2*curvature))
-	return factor, countsPerShell * f.missing(scoresHide) * mat.Norm(off, 2) / max(1-2.5*curvature, minContrast)
+	factor = min(maxFactor, countsPerShell*f.missing(expectedTail)*max(0, 1-2*curvature))
+	return factor, countsPerShell * f.missing(newtonScoreTail) * mat.Norm(off, 2) / max(1-2.5*curvature, minContrast)
 }

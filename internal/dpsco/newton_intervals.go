@@ -53,8 +53,8 @@ const (
 
 // Assumptions about the rows that histograms may hide there: the expected number, and a cautious one.
 var (
-	expected   = tailAssumption{deviations: 0, steepest: 8}
-	scoresHide = tailAssumption{deviations: 1, steepest: 8}
+	expectedTail    = tailAssumption{deviations: 0, steepest: 8}
+	newtonScoreTail = tailAssumption{deviations: 1, steepest: 8}
 )
 
 // errors writes standard errors and intervals, around the fit with a full last step, or why there are none.
@@ -108,9 +108,9 @@ func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense,
 	if f.Curve.counted() != nil && x.certain > 0 && f.indexOfCounts() < heavyIndex {
 		return nil, longRowsDecide + logarithms
 	}
-	taken := f.taken(scoresHide)
+	taken := f.taken(newtonScoreTail)
 	shown, hidden := f.shownBias(c, taken, x), mat.NewSymDense(f.shape.D, nil)
-	hidden.SymOuterK(square(f.pull(taken, f.missing(scoresHide), x)+f.takenUnseen(scoresHide)), c)
+	hidden.SymOuterK(square(f.pull(taken, f.missing(newtonScoreTail), x)+f.takenUnseen(newtonScoreTail)), c)
 	shown.AddSym(shown, hidden)
 	if f.perLength > 0 && f.shape.Intercept {
 		shown.SymRankOne(shown, square(f.pullOfConstant(taken, x)), c.ColView(0))
@@ -140,7 +140,7 @@ func (f *newtonFit) beyondSight() float64 {
 
 // tailIndex is the tail index of lengths, the mean of those of the histograms of scores and of lengths.
 func (f *newtonFit) tailIndex() float64 {
-	return (f.scores.index(intervalsHide) + f.lengths.index(intervalsHide)) / 2
+	return (f.scores.index(intervalTail) + f.lengths.index(intervalTail)) / 2
 }
 
 // longLastStep is why there are no intervals where the fit before the last step is far from the minimum.

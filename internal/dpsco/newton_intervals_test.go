@@ -187,7 +187,7 @@ func TestIntervalsMoveTowardTheFitWithoutWeights(t *testing.T) {
 // cappedLaw has an exponential feature that counts up to 2 only, and a normal one.
 func cappedLaw(labels bool, n int, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 98))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = r.ExpFloat64(), r.NormFloat64()
 		z := 0.8*min(x.X[0][i], 2) - 0.4*x.X[1][i] - 0.3
@@ -243,7 +243,7 @@ func slopesCovered(t *testing.T, law func(n int, seed uint64) Data, rows, tables
 // farLaw has labels and a feature of which one row in twenty lies far away; it counts up to 2 only.
 func farLaw(n int, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 99))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		v := 2 * r.Float64()
 		if r.Float64() < .05 {
@@ -279,7 +279,7 @@ func TestNewtonsIntervalsAllowForLabelsWhoseScoresAreHidden(t *testing.T) {
 func certainLaw(share float64, far func(r *rand.Rand) float64) func(n int, seed uint64) Data {
 	return func(n int, seed uint64) Data {
 		r := rand.New(rand.NewPCG(seed, 98))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			v := r.NormFloat64()
 			if r.Float64() < share {
@@ -298,7 +298,7 @@ func certainLaw(share float64, far func(r *rand.Rand) float64) func(n int, seed 
 func TestNewtonsIntervalsAllowForRowsThatAreCut(t *testing.T) {
 	draw := func(n int, seed uint64) Data {
 		r := rand.New(rand.NewPCG(seed, 95))
-		x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: columns(4, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
 		for i := range n {
 			for j := range x.X {
 				x.X[j][i] = r.NormFloat64()
@@ -354,7 +354,7 @@ func TestRareFlagsLeaveNewtonItsIntervals(t *testing.T) {
 // twoFlags has flags of one and of three rows in a hundred, and two normal features.
 func twoFlags(labels bool, w []float64, n int, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 96))
-	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: columns(4, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
 	for i := range n {
 		z := w[0]
 		for j, column := range x.X {
@@ -379,7 +379,7 @@ func twoFlags(labels bool, w []float64, n int, seed uint64) Data {
 // Moments are of rows shortened to the bound, lengths of whole ones: of two normal features, of which one is 30 in one row in a hundred,
 // lengths become those of scores by about what whitens them, 1.07 over the root of the curvature, and not by .4 of that for what the bound cuts off.
 func TestFarRowsAreAsFarAwayAsLengthsSay(t *testing.T) {
-	x := Data{Shape: Shape{N: 100_000, D: 2}, X: columns(2, 100_000), Y: make([]float64, 100_000)}
+	x := Data{Shape: Shape{N: 100_000, D: 2}, X: newColumns(2, 100_000), Y: make([]float64, 100_000)}
 	r := rand.New(rand.NewPCG(4, 4))
 	for i := range x.N {
 		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
@@ -425,7 +425,7 @@ func TestHiddenRowsAreAsFarAwayAsTheFarthest(t *testing.T) {
 			t.Errorf("%v deviations: %v, want %v", c.deviations, got, c.want)
 		}
 	}
-	if got := scores.tailAlong(counts(map[int]float64{1: 1000}), 1, 1, expected); got != 0 {
+	if got := scores.tailAlong(counts(map[int]float64{1: 1000}), 1, 1, expectedTail); got != 0 {
 		t.Errorf("%v where no row is beyond what is seen", got)
 	}
 }
@@ -436,14 +436,14 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 	f := shownFit(1)
 	for limit, missing := range map[float64]bool{1: true, 8: false} {
 		f.limit, f.bound = limit, limit
-		if got := f.missing(expected); (got > 0) != missing || math.IsNaN(got) {
+		if got := f.missing(expectedTail); (got > 0) != missing || math.IsNaN(got) {
 			t.Errorf("limit %v: %v missing", limit, got)
 		}
 	}
 	f.scoresAreKnown = true
 	for limit, moves := range map[float64]bool{.6: true, 1.15: false} {
 		if f.limit = limit; f.limitMoves() != moves {
-			t.Errorf("limit %v, %v missing: it moves, %v", limit, f.missing(expected), !moves)
+			t.Errorf("limit %v, %v missing: it moves, %v", limit, f.missing(expectedTail), !moves)
 		}
 	}
 	f.limit = 1.5

@@ -24,12 +24,12 @@ func (f *newtonFit) longerThan(length float64) float64 {
 	if !f.huber() || f.LowInformation || f.grouped || f.floored > 0 {
 		return f.lengths.excessSquare(length)
 	}
-	return f.lengths.powerTail(length, 2, boundsHide)
+	return f.lengths.powerTail(length, 2, boundTail)
 }
 
-// boundsHide is the assumption about hidden rows for bounds of rows and of counts. It has fewer than are expected:
+// boundTail is the assumption about hidden rows for bounds of rows and of counts. It has fewer than are expected:
 // else noise alone would lengthen most bounds.
-var boundsHide = tailAssumption{deviations: -1, steepest: 8}
+var boundTail = tailAssumption{deviations: -1, steepest: 8}
 
 // limitFor returns the limit of step t for the given histogram of scores.
 func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {

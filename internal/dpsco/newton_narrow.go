@@ -72,7 +72,7 @@ func (f *newtonFit) narrow(t int, residuals *magnitudes) {
 	for k := range deltaOctaves*deltasPerOctave + 1 {
 		delta := f.delta * math.Exp2(-float64(k)/deltasPerOctave)
 		with(delta)
-		taken := residuals.tail(delta, cutsHide) - residuals.tail(f.delta, cutsHide) + residuals.farther(delta, f.delta)
+		taken := residuals.tail(delta, jointCutTail) - residuals.tail(f.delta, jointCutTail) + residuals.farther(delta, f.delta)
 		if cost := f.costOfLimit(f.scores, t, f.limitFor(f.scores, t)) + square(narrowShare*taken); cost < least {
 			best, least = delta, cost
 		}

@@ -29,7 +29,7 @@ func (f *newtonFit) noise() *mat.SymDense {
 // shell, that the limit of another release would remove a different part, which movedByLimit does not
 // model.
 func (f *newtonFit) limitMoves() bool {
-	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > maxToldMissingOfLabels
+	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expectedTail) > maxToldMissingOfLabels
 }
 
 // bends reports whether the last step was too long for the scores of counts, which are exponential in
@@ -49,8 +49,8 @@ func (f *newtonFit) cutsMove() bool {
 	if counts == nil || !f.scoresAreKnown {
 		return true
 	}
-	missing := len(f.parts) > 1 && f.missing(scoresHide) > maxToldMissing
-	return missing || counts.index(intervalsHide) < minToldIndex || f.tailIndex() < minToldLengths
+	missing := len(f.parts) > 1 && f.missing(newtonScoreTail) > maxToldMissing
+	return missing || counts.index(intervalTail) < minToldIndex || f.tailIndex() < minToldLengths
 }
 
 const (

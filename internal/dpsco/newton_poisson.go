@@ -59,7 +59,7 @@ func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
 	}
 	c.seen = sizes
 	c.cut = sizes.cheapestCut(func(cut float64) float64 {
-		return square(2*noise*cut) + square(cutWeight*sizes.tail(cut, boundsHide))
+		return square(2*noise*cut) + square(cutWeight*sizes.tail(cut, boundTail))
 	})
 	if sizes.top == 0 { // only zeros are visible: counts above 0 are rare and about as large as their scale
 		c.cut = max(c.cut, c.unit)

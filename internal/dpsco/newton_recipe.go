@@ -13,14 +13,14 @@ import (
 const lowNewtonMoments = 0.02
 
 // information bounds the noise at which auto uses a whitening method: noise of second moments; of a score,
-// as scoreNoise computes it; and few, the noise of moments below which that of the score does not matter,
+// as scoreNoise computes it; and momentsAlone, the noise of moments below which that of the score does not matter,
 // as with one or two coefficients. dp_int.rows_for_intervals has the same bounds where fewer rows mean no intervals.
-type information struct{ moments, score, few float64 }
+type information struct{ moments, score, momentsAlone float64 }
 
 var (
-	newtonOfLabels = information{moments: 0.12, score: 0.0125, few: 0.03}
-	newtonOfHuber  = information{moments: 0.07, score: 0.006, few: 0.025}
-	jointMoments   = information{moments: 0.075, score: 0.0045, few: 0.03}
+	newtonOfLabels = information{moments: 0.12, score: 0.0125, momentsAlone: 0.03}
+	newtonOfHuber  = information{moments: 0.07, score: 0.006, momentsAlone: 0.025}
+	jointMoments   = information{moments: 0.075, score: 0.0045, momentsAlone: 0.03}
 )
 
 // enough reports whether the noise is within those bounds, a function of public facts. By groups, for which
@@ -30,7 +30,7 @@ var (
 func (p *problem) enough(most information) bool {
 	noise := p.momentNoise()
 	switch {
-	case noise <= most.few:
+	case noise <= most.momentsAlone:
 		return true
 	case p.GroupCount > 0:
 		return noise <= most.moments

@@ -73,7 +73,7 @@ var asReleased = extrapolation{sampling: 1, noise: 1}
 func (f *newtonFit) extrapolate() extrapolation {
 	outer := len(f.parts) - 1
 	curvature := f.shellCurvature(outer)
-	x := extrapolation{off: mat.NewVecDense(f.shape.D, nil), factor: min(maxFactor, missPerShell*f.missing(expected))}
+	x := extrapolation{off: mat.NewVecDense(f.shape.D, nil), factor: min(maxFactor, missPerShell*f.missing(expectedTail))}
 	x.off.AddScaledVec(f.parts[outer], -curvature, f.g)
 	if f.perLength > 0 {
 		x.factor, x.most = f.shownByCounts(x.off, curvature)

@@ -275,12 +275,12 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these
 		moved := Scaled{X: []float64{0x1p-11, 1, 0x1p-4}, Y: 1, CentreX: []float64{a, -a, a}, CentreY: -a}
 		moved.expressAgain(x)
-		x.queryPositions(1000, detailBins, []numeric{{column: 0}, {column: 2}, {column: targetColumn}}, &moved)
+		x.queryPositions(1000, detailBins, []numericColumn{{column: 0}, {column: 2}, {column: targetColumn}}, &moved)
 		askFar()
 	}
 	for _, a := range []float64{0x1p-59, 1, 0x1p59} { // as scales do that are found
 		found := Scaled{X: []float64{a, 1, 1 / a}, Y: a}
-		unscaled := []numeric{{column: 0}, {column: 2}, {column: targetColumn}}
+		unscaled := []numericColumn{{column: 0}, {column: 2}, {column: targetColumn}}
 		x.queryPositions(1000, sizeBins, unscaled, nil)
 		found.expressUnscaled(x, unscaled)
 		x.queryPositions(1000, sizeBins, unscaled, nil)

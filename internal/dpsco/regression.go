@@ -57,8 +57,8 @@ type Regression struct {
 	Levels        []LevelColumns // columns of categories, among the stored ones
 	Sources       int            // columns of the table that a row is made from, with the constant; 0: one a coefficient
 
-	numericColumns []numeric // stored columns that are neither flags nor levels
-	target         numeric
+	numericColumns []numericColumn // stored columns that are neither flags nor levels
+	target         numericColumn
 	unknown        bool    // no column of the request has a scale
 	exposure       float64 // of counts without an intercept: a typical exposure in scaled units; 0: 1
 }

@@ -68,8 +68,8 @@ type rowBlock struct {
 }
 
 func newRowBlock(d int) *rowBlock {
-	one := columns(4, blockRows)
-	r := &rowBlock{z: columns(d, blockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: columns(d+1, blockRows), rest: columns(d+1, blockRows), bins: make([]int32, blockRows)}
+	one := newColumns(4, blockRows)
+	r := &rowBlock{z: newColumns(d, blockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: newColumns(d+1, blockRows), rest: newColumns(d+1, blockRows), bins: make([]int32, blockRows)}
 	for i := range r.ones {
 		r.ones[i] = 1
 	}
@@ -163,7 +163,7 @@ func (r *rowBlock) sum(s *mech.Sum, x mech.Rows, v []float64) {
 // meansOf returns the means of v_i x_i over each record's rows.
 func (r *rowBlock) meansOf(x [][]float64, v []float64) [][]float64 {
 	if len(r.means) < len(x) {
-		r.means = columns(len(x), blockRows)
+		r.means = newColumns(len(x), blockRows)
 	}
 	return meansOf(r.means, x, v, r.starts)
 }

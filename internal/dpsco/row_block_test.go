@@ -111,7 +111,7 @@ func (s *seenPass) add(x Data, u int) {
 	var rows, stepRows []plainRow
 	records := x.First != nil
 	weights := map[*float64]float64{}
-	block := Data{Shape: x.Shape, X: columns(x.D+1, last-first)}
+	block := Data{Shape: x.Shape, X: newColumns(x.D+1, last-first)}
 	for i := first; i < last; i++ {
 		r := plainRowOf(x, i, s.p, s.w)
 		rows = append(rows, r)
@@ -169,7 +169,7 @@ func (s *seenPass) add(x Data, u int) {
 		last := plainMean(rows, records, func(r plainRow) []float64 { return []float64{r.level() / s.interceptCuts.outer} })[0]
 		given = append(given, max(-1, min(last, 1)))
 	}
-	meat := columns(len(given), 1)
+	meat := newColumns(len(given), 1)
 	for j, v := range given {
 		meat[j][0] = v
 	}

@@ -80,13 +80,13 @@ const unseenTarget = "noise hides how large the target is: do few rows have one 
 
 // scaleSearch is a search for the scales of columns that have none.
 type scaleSearch struct {
-	Columns []numeric
+	Columns []numericColumn
 	Share   float64 // of the zCDP budget; unused by medians, which have a share of epsilon
 	Unseen  float64 // the scale of features whose values noise hides; that of such a target is 1
 }
 
 // unscaled returns the search for the scales of those columns that have none.
-func unscaled(columns []numeric, unknown bool) scaleSearch {
+func unscaled(columns []numericColumn, unknown bool) scaleSearch {
 	s := scaleSearch{Unseen: 1}
 	if unknown {
 		s.Unseen = unseenScale
@@ -143,7 +143,7 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 }
 
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.
-func (a Scaled) expressUnscaled(x *Pushdown, columns []numeric) {
+func (a Scaled) expressUnscaled(x *Pushdown, columns []numericColumn) {
 	for _, c := range columns {
 		if c.column == targetColumn {
 			x.y = sqlsum.Column(x.Target, 0, a.Y)

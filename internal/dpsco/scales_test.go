@@ -261,7 +261,7 @@ func TestFitsFindScales(t *testing.T) {
 // or one size alone, keeps the scale of what noise hides.
 func TestNoiseAloneShowsNoScale(t *testing.T) {
 	const n, columnsOf, times = 20_000, 40, 50
-	x := Data{Shape: Shape{N: n, D: columnsOf + 1, Intercept: true}, X: columns(columnsOf, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: columnsOf + 1, Intercept: true}, X: newColumns(columnsOf, n), Y: make([]float64, n)}
 	for i := range 20 {
 		x.X[0][i] = 1e5
 	}
@@ -289,9 +289,9 @@ func TestNoiseAloneShowsNoScale(t *testing.T) {
 	}
 }
 
-func withNumbers(n int) (of []numeric) {
+func withNumbers(n int) (of []numericColumn) {
 	for j := range n {
-		of = append(of, numeric{column: j, unscaled: true})
+		of = append(of, numericColumn{column: j, unscaled: true})
 	}
 	return of
 }
@@ -316,7 +316,7 @@ func TestSizesOfColumns(t *testing.T) {
 		"not finite":          {func(r *rand.Rand) float64 { return []float64{math.NaN(), math.Inf(-1)}[r.IntN(2)] }, unseenScale},
 	} {
 		r := rand.New(rand.NewPCG(7, 7))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}

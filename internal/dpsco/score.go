@@ -168,7 +168,7 @@ func (a Score) laplaceNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*s
 		shares = withScales(shares, pureScaleShare)
 	}
 	for name, share := range shares {
-		g.noises[name] = mech.Laplace{Epsilon: below(share * below(b.Epsilon))}
+		g.noises[name] = mech.Laplace{Epsilon: justBelow(share * justBelow(b.Epsilon))}
 	}
 	return g, privacy.Pure{Epsilon: b.Epsilon}, nil
 }

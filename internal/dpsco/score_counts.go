@@ -129,7 +129,7 @@ func (m *measured) devianceExplained() Metric {
 	return m.metric(quotient{
 		name: name, above: minus(make([]float64, len(m.means.first)), 1, deviance), below: m.number(1, m.deviationCut), why: why, whyNoValue: whyNoSpread, vague: true,
 		off: func(q float64) float64 {
-			return max(m.sizes.powerTail(m.cut, 1, scoreHides), -q*m.deviations.powerTail(m.deviationCut, 1, scoreHides))
+			return max(m.sizes.powerTail(m.cut, 1, scoreTail), -q*m.deviations.powerTail(m.deviationCut, 1, scoreTail))
 		},
 		to: func(q float64) float64 { return min(1, 1+q) },
 	})

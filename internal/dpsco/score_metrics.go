@@ -33,11 +33,11 @@ type measured struct {
 	means                        *scoreMeans
 }
 
-// scoreHides is the assumption of intervals of scores about the rows that histograms hide, and tailHides
+// scoreTail is the assumption of intervals of scores about the rows that histograms hide, and scoreIndexTail
 // that for the index by which a tail counts as too heavy.
 var (
-	scoreHides = tailAssumption{deviations: 1.5, steepest: 5}
-	tailHides  = tailAssumption{deviations: 0.75, steepest: 5}
+	scoreTail      = tailAssumption{deviations: 1.5, steepest: 5}
+	scoreIndexTail = tailAssumption{deviations: 0.75, steepest: 5}
 )
 
 // scoreBiasShare is the fraction that intervals allow for of the bound on the bias by clipping.
@@ -68,7 +68,7 @@ func (m *measured) chooseCuts() {
 func (m *measured) cheapest(of *magnitudes, power float64) float64 {
 	deviation := m.meanDeviation()
 	return of.cheapestCut(func(cut float64) float64 {
-		return square(deviation*math.Pow(cut, power)) + square(of.powerTail(cut, power, scoreHides))
+		return square(deviation*math.Pow(cut, power)) + square(of.powerTail(cut, power, scoreTail))
 	})
 }
 
@@ -324,7 +324,7 @@ func (m *measured) meanSize(name string) Metric {
 	}
 	return m.metric(quotient{
 		name: name, above: m.number(0, m.cut), below: m.one(), why: least.refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
-		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
+		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreTail) },
 	})
 }
 
@@ -351,7 +351,7 @@ func (m *measured) rootMeanSquare() Metric {
 func atLeastZero(q float64) float64 { return max(0, q) }
 
 // squaresOff bounds the bias of the mean of squares by clipping.
-func (m *measured) squaresOff() float64 { return m.sizes.powerTail(m.squareCut, 2, scoreHides) }
+func (m *measured) squaresOff() float64 { return m.sizes.powerTail(m.squareCut, 2, scoreTail) }
 
 // rSquared is 1 less the mean square of residuals over that of the target about its mean. The distance of
 // that mean from the centre is small and enters to first order. Clipping one or the other moves the ratio
@@ -372,7 +372,7 @@ func (m *measured) rSquared() Metric {
 	return m.metric(quotient{
 		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread, vague: true,
 		off: func(q float64) float64 {
-			return max(m.squaresOff(), -q*m.deviations.powerTail(m.deviationCut, 2, scoreHides))
+			return max(m.squaresOff(), -q*m.deviations.powerTail(m.deviationCut, 2, scoreTail))
 		},
 		to: func(q float64) float64 { return min(1, 1+q) },
 	})

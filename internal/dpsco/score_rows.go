@@ -134,7 +134,7 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 }
 
 // scaledOfScore are the columns of scoredRows whose scales are looked for: the target and the residual.
-var scaledOfScore = []numeric{{column: targetColumn}, {column: 0}}
+var scaledOfScore = []numericColumn{{column: targetColumn}, {column: 0}}
 
 // findScales releases the octaves of residuals and of targets, and reads from them how large most of both are. Where
 // noise hides those of residuals, they count as large as targets. It reports whether targets are seen to be often about as
@@ -282,7 +282,7 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 	total := merging[*mech.Moments]{total: mech.NewMoments(contract)}
 	half := contract.Step() / 2
 	rows.pass(func() func(int, Data) {
-		part, block, starts := total.fork(), columns(k+1, blockRows), make([]int, 0, blockRows)
+		part, block, starts := total.fork(), newColumns(k+1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			m.numbers(block[1:], block[0], b)
 			averageUsable(block[1:], block[0], b.starts(starts))
@@ -306,7 +306,7 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	k := m.columns()
 	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}
 	rows.pass(func() func(int, Data) {
-		part, block, units, starts := total.fork(), columns(1+2*k, blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
+		part, block, units, starts := total.fork(), newColumns(1+2*k, blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			ones := block[0]
 			m.numbers(block[1:1+k], ones, b)

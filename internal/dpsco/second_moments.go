@@ -147,7 +147,7 @@ func releaseRows(x Data, c mech.MomentContract, noise, lostNoise mech.Gaussian, 
 // the constant: 0 for a row that is no longer than the bound, or has a missing value.
 func rootsOfLost(dst []float64, columns [][]float64, bound float64) []float64 {
 	dst = slices.Grow(dst[:0], len(columns[0]))[:len(columns[0])]
-	lengths(dst, columns)
+	rowLengths(dst, columns)
 	for i, length := range dst {
 		square := 1 + length*length
 		if dst[i] = 0; square > bound*bound && isFinite(square) {

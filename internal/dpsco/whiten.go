@@ -212,7 +212,7 @@ func (x Data) times(p mat.Matrix) Data {
 		shiftBy(x.X[0], -1)
 	}
 	x.flat().blocks(func() func(int, Data) {
-		buffer, old := columns(x.D, blockRows), make([][]float64, x.D)
+		buffer, old := newColumns(x.D, blockRows), make([][]float64, x.D)
 		return func(_ int, b Data) {
 			for j, column := range b.X {
 				old[j] = append(buffer[j][:0], column...)
