@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
 
@@ -70,7 +71,7 @@ func interval(value, deviation float64, within func(float64) float64) Figure {
 	return Figure{Value: finite(value), Low: finite(within(value - 1.96*deviation)), High: finite(within(value + 1.96*deviation))}
 }
 
-func toShare(v float64) float64 { return clampBetween(v, 0, 1) }
+func toShare(v float64) float64 { return numeric.ClampBetween(v, 0, 1) }
 
 // shareOf returns the share of rows with a property, from the mean of an indicator that is 1 or -1.
 func (d described) shareOf(mean float64) Figure {
@@ -135,7 +136,7 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	}
 	n := float64(d.shape.N)
 	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
-	f := Figure{Value: finite(c.centre + c.cut*clampTo(t, 1))}
+	f := Figure{Value: finite(c.centre + c.cut*numeric.ClampTo(t, 1))}
 	if why := heavy(sizes, sizeIndex.coarse, whyFewHidden); why != "" {
 		if f.WhyNull = why; d.columns[column].Whole && at.quartiles[2]-at.quartiles[0] <= 1 {
 			f.WhyNull = whyFewLevels

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
 
@@ -103,7 +104,7 @@ func (p place) distance(v float64) float64 { return (v - p.median()) / p.unit }
 // bin returns the position of the bin that v belongs to: that of a quartile to which it is equal, or that of the stretch
 // from one cut, without it, up to the next, with it. It is -1 if v is not finite.
 func (p place) bin(v float64) int {
-	if !isFinite(v) {
+	if !numeric.IsFinite(v) {
 		return -1
 	}
 	for k, q := range p.quartiles {
@@ -284,7 +285,7 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 		kind := c.kind()
 		own := dst[l.start[j]:]
 		for i, v := range b.X[j] {
-			there := isFinite(v)
+			there := numeric.IsFinite(v)
 			if own[0][i] = sign(there); !there {
 				complete[i] = -1
 			}
@@ -295,7 +296,7 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 			case g.nonzero:
 				own[1][i] = sign(there && v != 0)
 			default:
-				t := clampTo((v-cuts[column].centre)/cuts[column].cut, 1)
+				t := numeric.ClampTo((v-cuts[column].centre)/cuts[column].cut, 1)
 				own[1][i], own[2][i] = either(there, t), either(there, 2*t*t-1)
 			}
 		}

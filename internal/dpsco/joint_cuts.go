@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/floats"
 )
 
@@ -39,7 +41,7 @@ func newCuts(m *magnitudes, coordinates, deviation float64, tail, gain float64) 
 	})
 	c.outer = m.cheapestCut(func(cut float64) float64 { return noise(cut) + tail*square(m.tail(cut, jointCutTail)) })
 	c.outer = max(c.outer, math.Sqrt2*c.inner)
-	c.share, c.uncut = math.Pow(c.inner/c.outer, gain), clampBetween(m.below(c.inner), minUncut, 1)
+	c.share, c.uncut = math.Pow(c.inner/c.outer, gain), numeric.ClampBetween(m.below(c.inner), minUncut, 1)
 	return c
 }
 

@@ -3,6 +3,8 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -145,7 +147,7 @@ func (f *jointFit) rootWeight() float64 {
 	case !f.shape.Intercept:
 		return 0
 	}
-	return math.Sqrt(clampBetween(f.h.At(0, 0), f.hDeviation, 1))
+	return math.Sqrt(numeric.ClampBetween(f.h.At(0, 0), f.hDeviation, 1))
 }
 
 // mayHide extends the range in which the histogram's noise may hide rows up to size, if the target
@@ -214,17 +216,17 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 		noise = f.shrinkMoments()
 	}
 	f.constant = newNoisyConstant(f.h, noise, f.p)
-	hidden := max(noise*math.Sqrt(f.d), minEigenvalue)
-	f.floor = max(noise*math.Sqrt((f.d+1)/2), minEigenvalue)
+	hidden := max(noise*math.Sqrt(f.d), linalg.MinEigenvalue)
+	f.floor = max(noise*math.Sqrt((f.d+1)/2), linalg.MinEigenvalue)
 	if t == pilotPasses-1 {
 		f.floor = max(f.floor, shortenedEigenvalue)
 	}
-	w := newWhitener(f.h, f.floor)
+	w := linalg.NewWhitener(f.h, f.floor)
 	step, gain := f.pilotStep(w, gradient, deviation, smallMoment(longer))
-	floats.Add(f.w, times(f.p, step))
-	q, along := w.atScales(longer).triangular(f.h)
-	f.q, f.floored, f.least = q, countBelow(along, hidden), max(along[0], hidden)
-	f.shortenedCount = countBelow(along, shortenedEigenvalue)
+	floats.Add(f.w, linalg.Times(f.p, step))
+	q, along := w.AtScales(longer).Triangular(f.h)
+	f.q, f.floored, f.least = q, linalg.CountBelow(along, hidden), max(along[0], hidden)
+	f.shortenedCount = linalg.CountBelow(along, shortenedEigenvalue)
 	f.followPilot(gain, step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
@@ -232,14 +234,14 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 
 // pilotStep returns the step of a pilot pass, shrunk where noise explains it, and the gain matrix
 // that other releases would apply, which is used to follow the noise.
-func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) (step []float64, gain *mat.SymDense) {
+func (f *jointFit) pilotStep(w linalg.Whitener, gradient *mat.VecDense, deviation, small float64) (step []float64, gain *mat.SymDense) {
 	others := pilotKeeps(w, gradient, deviation, small, othersKeep)
 	if f.grouped || f.pilotNoise == nil {
 		step = leastSquaresStep(w, gradient, deviation, small)
 		if f.grouped {
 			step = shrunkBy(step, deviation)
 		}
-		return step, w.gain(others)
+		return step, w.Gain(others)
 	}
 	keeps := f.pilotGains(w, gradient, deviation)
 	for k, keep := range pilotKeeps(w, gradient, deviation, small, 0) {
@@ -247,17 +249,17 @@ func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation, smal
 		keeps[k] = min(keeps[k], keep)
 	}
 	v := mat.NewVecDense(gradient.Len(), nil)
-	v.MulVec(w.gain(keeps), gradient)
-	return v.RawVector().Data, w.gain(others)
+	v.MulVec(w.Gain(keeps), gradient)
+	return v.RawVector().Data, w.Gain(others)
 }
 
 // pilotGains returns for each direction the fraction of a pilot step that combines it best with the
 // fit before it. The noise of both is known.
-func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation float64) []float64 {
-	d := len(w.values)
+func (f *jointFit) pilotGains(w linalg.Whitener, gradient *mat.VecDense, deviation float64) []float64 {
+	d := len(w.Values)
 	step, before, noise := make([]float64, d), make([]float64, d), make([]float64, d)
-	for k, v := range w.values {
-		direction := w.vectors.ColView(k)
+	for k, v := range w.Values {
+		direction := w.Vectors.ColView(k)
 		step[k], noise[k] = v*mat.Dot(direction, gradient), square(v*deviation)
 		before[k] = mat.Inner(direction, f.pilotNoise, direction) / square(v)
 	}
@@ -268,9 +270,9 @@ func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation floa
 // leastSquaresStep returns H^-1 g. Directions with small second moments hold few rows. There the step is
 // shrunk by twice the noise of g, whose standard deviation is deviation, because the next passes
 // could not correct it.
-func leastSquaresStep(w whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
+func leastSquaresStep(w linalg.Whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
 	step := mat.NewVecDense(gradient.Len(), nil)
-	step.MulVec(w.gain(pilotKeeps(w, gradient, deviation, small, 0)), gradient)
+	step.MulVec(w.Gain(pilotKeeps(w, gradient, deviation, small, 0)), gradient)
 	return step.RawVector().Data
 }
 
@@ -285,11 +287,11 @@ func smallMoment(longer float64) float64 {
 
 // pilotKeeps returns for each direction the fraction of a pilot step left by shrinkage, which is at
 // least least.
-func pilotKeeps(w whitener, gradient *mat.VecDense, deviation, small, least float64) []float64 {
-	keeps := repeat(1, len(w.values))
-	for k, v := range w.values {
+func pilotKeeps(w linalg.Whitener, gradient *mat.VecDense, deviation, small, least float64) []float64 {
+	keeps := repeat(1, len(w.Values))
+	for k, v := range w.Values {
 		if 1/(v*v) < small {
-			shrunk := max(0, 1-2*square(deviation/mat.Dot(w.vectors.ColView(k), gradient)))
+			shrunk := max(0, 1-2*square(deviation/mat.Dot(w.Vectors.ColView(k), gradient)))
 			keeps[k] = least + (1-least)*shrunk
 		}
 	}
@@ -301,7 +303,7 @@ func (f *jointFit) penalise() {
 	free := append([]float64(nil), f.w...)
 	f.proximal(f.w)
 	floats.Sub(free, f.w)
-	f.subgradient = solveTriangular(f.p, free)
+	f.subgradient = linalg.SolveTriangular(f.p, free)
 }
 
 // nextCuts chooses the bounds of the pass after pass t.
@@ -312,9 +314,9 @@ func (f *jointFit) nextCuts(t int) {
 		if f.rare {
 			f.cut = max(f.cut, f.Scale)
 		}
-		f.within = clampBetween(f.residuals.below(f.cut), 0.5, 1)
+		f.within = numeric.ClampBetween(f.residuals.below(f.cut), 0.5, 1)
 	}
-	trace := meanSquare(f.q, f.h, f.hDeviation)
+	trace := linalg.MeanSquareLength(f.q, f.h, f.hDeviation)
 	f.bound = 1.5 * math.Sqrt(trace)
 	if f.lengths.seen {
 		var rare []float64
@@ -331,7 +333,7 @@ func (f *jointFit) nextCuts(t int) {
 // whole second moment, 1, of a direction.
 func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	rescale := math.Sqrt(trace / f.beyond(0))
-	return minimiseOnGrid(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
+	return numeric.MinimiseOnGrid(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale) + excessOfRare(rare, bound)
 	})
 }
@@ -503,7 +505,7 @@ func (f *jointFit) stepCoordinates() *mat.Dense {
 }
 
 // proximal moves w to the minimiser of half the squared distance, in the released metric, plus Psi.
-func (f *jointFit) proximal(w []float64) { proximalStep(f.Psi, f.p, w, 1) }
+func (f *jointFit) proximal(w []float64) { linalg.ProximalStep(f.Psi, f.p, w, 1) }
 
 // finish returns the coefficients, with the corrections of the slopes and of the intercept's step shrunk toward
 // the pilot fit by as much as noise explains, and the estimates of their errors.
@@ -555,7 +557,7 @@ func (f *jointFit) keeps() (keeps *mat.SymDense, drift float64) {
 			slopes.SetSym(i, j, f.pilotNoise.At(f.first()+i, f.first()+j))
 		}
 	}
-	values, vectors := eigen(slopes)
+	values, vectors := linalg.Eigen(slopes)
 	along := make([]float64, len(values))
 	for k := range values {
 		along[k] = mat.Dot(vectors.ColView(k), step)
@@ -603,7 +605,7 @@ func (f *jointFit) keptIntercept(keep float64) noisyMean {
 
 // coefficients returns the pilot fit plus a correction and an intercept's step, after the proximal step.
 func (f *jointFit) coefficients(correction []float64, intercept noisyMean) []float64 {
-	w := times(f.p, correction)
+	w := linalg.Times(f.p, correction)
 	floats.Add(w, f.w)
 	if f.shape.Intercept {
 		w[0] += intercept.mean[0] * f.interceptScale
@@ -616,7 +618,7 @@ func (f *jointFit) coefficients(correction []float64, intercept noisyMean) []flo
 // read from are of shortened rows; the histogram of their lengths gives the correction.
 func (f *jointFit) counted() float64 {
 	if !f.weighted && f.residuals.usable() == 1 {
-		return clampBetween(f.residuals.counted, 0.5, 1)
+		return numeric.ClampBetween(f.residuals.counted, 0.5, 1)
 	}
 	kept := 1.0
 	if f.lengths.seen {

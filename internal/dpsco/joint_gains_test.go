@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/linalg"
+
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -47,7 +49,7 @@ func TestGainsAreNumbers(t *testing.T) {
 			t.Errorf("with a variance of %v: %v", before, keep)
 		}
 	}
-	values, vectors := eigen(mat.NewSymDense(2, []float64{1, math.NaN(), math.NaN(), 1}))
+	values, vectors := linalg.Eigen(mat.NewSymDense(2, []float64{1, math.NaN(), math.NaN(), 1}))
 	if values[0] != 0 || values[1] != 0 || math.Abs(vectors.At(0, 0)) > 1 {
 		t.Errorf("of no matrix: %v", values)
 	}

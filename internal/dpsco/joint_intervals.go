@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -243,11 +245,11 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 		noise[d] = square(f.interceptMeans.outer.deviation)
 		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.interceptMeans.outer.mean[0])/f.n))
 	}
-	sampling = positivePart(sampling)
+	sampling = linalg.PositivePart(sampling)
 	for i, v := range noise {
 		sampling.SetSym(i, i, sampling.At(i, i)+v)
 	}
-	total := sandwich(influences, sampling)
+	total := linalg.Sandwich(influences, sampling)
 	total.AddSym(total, f.momentNoiseOf(influences.Slice(0, d, 0, d), f.correction(f.outer, nil)))
 	return total
 }

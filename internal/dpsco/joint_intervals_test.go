@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -99,7 +101,7 @@ func TestIntervalsOfARareTargetCover(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		x := Data{Shape: Shape{N: 20_000, D: 3, Intercept: true}, X: newColumns(2, 20_000), Y: make([]float64, 20_000)}
 		for i := range x.Y {
-			x.X[0][i], x.X[1][i] = clampTo(r.NormFloat64(), 1.2), 2*r.Float64()-1
+			x.X[0][i], x.X[1][i] = numeric.ClampTo(r.NormFloat64(), 1.2), 2*r.Float64()-1
 			if r.Float64() < truth[0]+truth[1]*x.X[0][i]+truth[2]*x.X[1][i] {
 				x.Y[i] = 1
 			}
@@ -339,7 +341,7 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 	shown := func(off float64) []float64 {
 		f.interceptMeans = c.means([]float64{.8 / unit, (.2 + intercept) / unitRest}, 0, .24, 1)
 		f.cutMeans = c.means([]float64{0, .8 / unit, 0, 0, (.2 + off) / unitRest, 0}, f.first(), .24, 1)
-		return f.shownBias(identity(3))
+		return f.shownBias(linalg.Identity(3))
 	}
 	shown(0)
 	deviation := f.cutMeans.between.deviation

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -177,7 +178,7 @@ func TestCutRowsDoNotRespond(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newJointFit(r)
-	f.h, f.q = mat.NewSymDense(2, []float64{1, 0, 0, 1}), identity(2)
+	f.h, f.q = mat.NewSymDense(2, []float64{1, 0, 0, 1}), linalg.Identity(2)
 	counts := expectedMagnitudes(r.lengthNoise[0], 1, 1, 10_000).run()
 	f.lengths, f.residuals = counts, counts
 	for _, c := range []struct{ inner, outer, uncut, least, most float64 }{{30, 60, 1, 0.999, 1}, {1e-3, 2e-3, minUncut, 0, 0.01}, {1, 3, 0.8, 0.3, 0.9}} {
@@ -203,16 +204,16 @@ func TestNoiseOfThePilotFit(t *testing.T) {
 	} {
 		f := newJointFit(r)
 		f.h = mat.NewSymDense(2, []float64{1, 0, 0, c.moment})
-		w := newWhitener(f.h, shortenedEigenvalue)
-		f.q = identity(2)
+		w := linalg.NewWhitener(f.h, shortenedEigenvalue)
+		f.q = linalg.Identity(2)
 		for pass, want := range []float64{c.first, c.second} {
-			f.followPilot(w.gain([]float64{1, 1}), make([]float64, 2), deviation)
+			f.followPilot(w.Gain([]float64{1, 1}), make([]float64, 2), deviation)
 			if got := math.Sqrt(f.pilotNoise.At(1, 1)); math.Abs(got-want) > 1e-9*want {
 				t.Errorf("moment %v, pass %d: %v, want %v", c.moment, pass, got, want)
 			}
 		}
-		f.q, _ = w.triangular(f.h)
-		f.p, f.floor = identity(2), shortenedEigenvalue
+		f.q, _ = w.Triangular(f.h)
+		f.p, f.floor = linalg.Identity(2), shortenedEigenvalue
 		if left := f.leftOfPilot(mat.NewSymDense(2, []float64{1, 0, 0, 1}), 1, 0).At(1, 1); math.Abs(left-c.left) > 1e-9 {
 			t.Errorf("moment %v: %v of the pilot fit is left, want %v", c.moment, left, c.left)
 		}
@@ -228,7 +229,7 @@ func TestNoiseOfANewtonFit(t *testing.T) {
 	}
 	f := newNewtonFit(r)
 	f.h, f.g, f.gDeviation = mat.NewSymDense(2, []float64{0.25, 0, 0, 0.25}), mat.NewVecDense(2, nil), 0.1
-	w := newWhitener(f.h, minCurvature)
+	w := linalg.NewWhitener(f.h, minCurvature)
 	const whole = 0.4 // the noise of the score over the curvature
 	for _, c := range []struct{ keep, want float64 }{{1, whole}, {1, whole}, {0, math.Hypot(whole/2, whole/2)}} {
 		f.follow(w, []float64{c.keep, c.keep})

@@ -6,6 +6,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 )
 
 // Thresholds of momentNoise. Above lowMoments JointMoments treats information as low and discards
@@ -26,7 +27,7 @@ func (p *problem) moreForMoments() float64 {
 	if p.GroupCount > 0 {
 		return 1
 	}
-	return clampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, maxWhiten)
+	return numeric.ClampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, maxWhiten)
 }
 
 // momentNoise estimates the noise of second moments relative to an eigenvalue of 1 if they took the

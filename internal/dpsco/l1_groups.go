@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
 
@@ -193,7 +194,7 @@ func (f staged) addSteps(groups l1Groups, steps [][]float64, p objpert.Params, l
 		estimates = append(estimates, estimate{w, f.stepError(p, level, factor, groups.sizes[g].least)})
 	}
 	if pooled {
-		copy(groups.fits, pool(estimates, identity(f.shape.D), groups.fits[0]))
+		copy(groups.fits, pool(estimates, linalg.Identity(f.shape.D), groups.fits[0]))
 		return
 	}
 	copy(groups.fits, mapSlice(estimates, func(e estimate) []float64 { return e.w }))

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
 )
@@ -81,10 +82,10 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	if s.GroupCount == 0 {
 		informed *= f.beyondQuantile()
 	}
-	f.short = f.firstClip() * clampBetween(.05*math.Sqrt(informed/float64(s.D)), 1, 6)
+	f.short = f.firstClip() * numeric.ClampBetween(.05*math.Sqrt(informed/float64(s.D)), 1, 6)
 	f.clip, f.level = f.short, f.levelAt(f.short)
 	if f.shares.length > 0 {
-		f.clip = clampBetween(longestFor*math.Pow(informed*math.Sqrt(f.beyondQuantile()), .75), f.short, f.firstClip()*maxLength)
+		f.clip = numeric.ClampBetween(longestFor*math.Pow(informed*math.Sqrt(f.beyondQuantile()), .75), f.short, f.firstClip()*maxLength)
 	}
 	return f
 }
@@ -122,7 +123,7 @@ func (f staged) measured(x Data, src *mech.Source) staged {
 	if long <= commonlyLong {
 		most = min(most, besideSampling*math.Sqrt(f.rowsOfLast()/float64(f.shape.D))*f.shares.last)
 	}
-	f.clip = clampBetween(typical*math.Pow(long, 1+f.beyondQuantile()/2), f.short, max(f.short, most))
+	f.clip = numeric.ClampBetween(typical*math.Pow(long, 1+f.beyondQuantile()/2), f.short, max(f.short, most))
 	f.level = f.levelAt(f.short)
 	return f
 }

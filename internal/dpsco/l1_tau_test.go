@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -290,7 +291,7 @@ func TestQuantilesOfRatings(t *testing.T) {
 	for _, step := range []float64{1, .3, .1} {
 		x := drawLaw("gauss", 50_000, 4, 2)
 		for i := range x.N {
-			x.Y[i] = step * math.Round(clampBetween(.7*r.NormFloat64()+.1*x.X[0][i]+.6, -2, 1))
+			x.Y[i] = step * math.Round(numeric.ClampBetween(.7*r.NormFloat64()+.1*x.X[0][i]+.6, -2, 1))
 		}
 		for _, tau := range []float64{.9, .95} {
 			over := x.pinball(quantileFit(t, L1{Tau: tau}, x, 1, src), tau) / x.pinball([]float64{step, 0, 0, 0}, tau)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -47,7 +48,7 @@ func TestLevelsAreEquallyFarFromEachOther(t *testing.T) {
 			}
 		}
 	}
-	if !mat.Equal(levelCoordinates(s, nil), identity(s.D)) || !mat.Equal(levelCoordinates(s, []LevelColumns{{First: 0, Count: 1}}), identity(s.D)) {
+	if !mat.Equal(levelCoordinates(s, nil), linalg.Identity(s.D)) || !mat.Equal(levelCoordinates(s, []LevelColumns{{First: 0, Count: 1}}), linalg.Identity(s.D)) {
 		t.Error("other coordinates without a category of three levels")
 	}
 }

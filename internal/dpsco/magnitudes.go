@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
 
@@ -130,7 +131,7 @@ func (m *magnitudes) again(draw int) *magnitudes {
 		counts[k] += rows / first * math.Pow(ratio, float64(k-m.top-1))
 	}
 	for k := range counts {
-		counts[k] += m.sd * normalNodes[(draw*(2*k+1)*2+k*k)%len(normalNodes)]
+		counts[k] += m.sd * numeric.NormalNodes[(draw*(2*k+1)*2+k*k)%len(numeric.NormalNodes)]
 	}
 	other := readMagnitudes(counts, m.sd, m.unit, math.Inf(1), m.rows).run()
 	other.reach(m.far)
@@ -349,12 +350,12 @@ type tailAssumption struct{ deviations, steepest float64 }
 // reach the exponent is at least farExponent, because the hidden rows do not continue the visible
 // tail.
 func (m *magnitudes) hidden(c tailAssumption) (rows, exponent float64) {
-	rows = clampBetween(m.above+c.deviations*m.aboveDeviation(), 0, m.rows/4)
+	rows = numeric.ClampBetween(m.above+c.deviations*m.aboveDeviation(), 0, m.rows/4)
 	least := 1.5
 	if m.far > m.edge() {
 		least = farExponent
 	}
-	return rows, clampBetween(2*math.Log2((m.last+rows)/rows), least, c.steepest)
+	return rows, numeric.ClampBetween(2*math.Log2((m.last+rows)/rows), least, c.steepest)
 }
 
 const farExponent = 2.5
@@ -399,7 +400,7 @@ func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c tailAss
 			counts, bins = counts+m.noisy[last], bins+1
 		}
 		most := max(0, counts) + c.deviations*m.sd*math.Sqrt(bins)
-		rows := clampBetween(most-hidden, 0, lengths.share[k]*lengths.counted*m.rows)
+		rows := numeric.ClampBetween(most-hidden, 0, lengths.share[k]*lengths.counted*m.rows)
 		hidden += rows
 		excess += rows * max(0, size-cut)
 	}

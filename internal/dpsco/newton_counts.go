@@ -3,6 +3,8 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 )
@@ -27,8 +29,8 @@ func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
 	keeps := func(perLength float64) float64 {
 		return lengths.usable() / all * lengths.mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
 	}
-	kept = clampBetween(mat.Trace(f.h)/f.own/all, keeps(maxPerLength*least), keeps(least))
-	return bisect(least, maxPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept
+	kept = numeric.ClampBetween(mat.Trace(f.h)/f.own/all, keeps(maxPerLength*least), keeps(least))
+	return numeric.Bisect(least, maxPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept
 }
 
 // maxPerLength is the largest perLength considered, as a multiple of its least value.
@@ -127,7 +129,7 @@ func (f *newtonFit) overdispersion() float64 {
 
 // pullOfCounts bounds the length of the mean of the removed part of scores.
 func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
-	heavy := clampBetween((lightIndex-f.indexOfCounts())/(lightIndex-heavyIndex), 0, 1)
+	heavy := numeric.ClampBetween((lightIndex-f.indexOfCounts())/(lightIndex-heavyIndex), 0, 1)
 	part := lightPull + (heavyPull-lightPull)*heavy + x.misfit*math.Sqrt(f.overdispersion())
 	return min(part*taken/math.Sqrt(f.d), x.most)
 }

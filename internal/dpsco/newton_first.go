@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -77,7 +78,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
 	s := &newtonStart{
 		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, usable: 1, weighted: weighted, offset: offset, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
-		deviation: deviation / math.Sqrt2 * unit, noiseFloor: max(deviation*square(f.Bound)*math.Sqrt(f.d), minEigenvalue),
+		deviation: deviation / math.Sqrt2 * unit, noiseFloor: max(deviation*square(f.Bound)*math.Sqrt(f.d), linalg.MinEigenvalue),
 	}
 	for i := range d {
 		for j := i; j < d; j++ {
@@ -93,7 +94,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 	case s.intercept:
 		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), minConstant))
 	}
-	s.q, _ = newWhitener(s.moments, s.noiseFloor).atScales(longer).triangular(s.moments)
+	s.q, _ = linalg.NewWhitener(s.moments, s.noiseFloor).AtScales(longer).Triangular(s.moments)
 	return s
 }
 
@@ -120,17 +121,17 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 			}
 		}
 	}
-	f.w = times(f.p, w)
+	f.w = linalg.Times(f.p, w)
 	f.whitened = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.whitened.Mul(f.p, s.q)
-	proximalStep(f.Psi, f.whitened, f.w, 1)
+	linalg.ProximalStep(f.Psi, f.whitened, f.w, 1)
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.p.Scale(1/math.Sqrt(f.mean*(1+momentWeight)), f.whitened)
 	if lengths.seen {
 		f.rare = rareLengths(features, s.noiseFloor, lengths, s.intercept)
 		floats.Scale(1/math.Sqrt(1+momentWeight), f.rare)
 		f.scores, f.lengths = lengths, lengths
-		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + momentWeight) / (lengths.usable() * lengths.excessSquare(0)))
+		f.rescale = math.Sqrt(linalg.MeanSquareLength(s.q, s.moments, 0) / (1 + momentWeight) / (lengths.usable() * lengths.excessSquare(0)))
 		whole := lengths.excessSquare(0)
 		score := f.rescale / math.Sqrt(f.mean) * math.Sqrt(f.common/f.own)            // a score has its bounding weight, a length the root of its own
 		f.firstScore = score * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows

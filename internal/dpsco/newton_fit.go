@@ -3,6 +3,8 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -246,7 +248,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.oneSided = f.shape.Intercept && math.Abs(f.g.AtVec(0)/f.p.At(0, 0)) > mostOneSided*f.Curve.size()
 	f.whiten()
 	w, _ := f.stretch(f.toLevel(f.next(f.Curve.longest())))
-	f.moved = floats.Norm(solveTriangular(f.a, minus(w, 1, f.w)), 2) / math.Sqrt(f.mean)
+	f.moved = floats.Norm(linalg.SolveTriangular(f.a, minus(w, 1, f.w)), 2) / math.Sqrt(f.mean)
 	f.w = w
 	gram := f.secondMoments()
 	both := mat.NewSymDense(f.shape.D, nil)
@@ -256,16 +258,16 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 		}
 	}
 	hidden := max(f.hNoise*math.Sqrt(f.d), minCurvature)
-	q, _ := newWhitener(both, hidden).triangular(both)
+	q, _ := linalg.NewWhitener(both, hidden).Triangular(both)
 	f.p.Mul(f.p, q)
-	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
+	f.before = linalg.Sandwich(mat.DenseCopyOf(q.T()), f.h)
 	if scores.seen && lengths.seen {
 		if f.Curve.counted() != nil {
 			f.perLength, f.kept = f.boundsOf(lengths)
 		}
 		f.scores, f.lengths, f.scoresAreKnown, f.rare = scores, lengths, true, nil
 		f.indices = append(f.indices, f.indexOfPass())
-		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.usable() * lengths.excessSquare(0)) / f.own)
+		f.rescale = math.Sqrt(linalg.MeanSquareLength(q, f.h, f.hDeviation) / (lengths.usable() * lengths.excessSquare(0)) / f.own)
 		f.rescaleScores = f.rescale
 		if f.rareLabel = f.hidesALabel(); f.rareLabel {
 			f.scores, f.scoresAreKnown = lengths, false
@@ -280,13 +282,13 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 // stretched further it would hold noise alone, also for intervals of the other coefficients.
 func (f *newtonFit) secondMoments() *mat.SymDense {
 	back := mat.DenseCopyOf(f.p.T())
-	gram := sandwich(back, f.seen)
+	gram := linalg.Sandwich(back, f.seen)
 	if f.before == nil {
 		return gram
 	}
-	raised, w := sandwich(back, f.most), newWhitener(f.h, f.noiseFloor())
-	for k, v := range w.values {
-		if u := w.vectors.ColView(k); v >= 1/math.Sqrt(f.noiseFloor()) {
+	raised, w := linalg.Sandwich(back, f.most), linalg.NewWhitener(f.h, f.noiseFloor())
+	for k, v := range w.Values {
+		if u := w.Vectors.ColView(k); v >= 1/math.Sqrt(f.noiseFloor()) {
 			gram.SymRankOne(gram, max(0, mat.Inner(u, raised, u)-mat.Inner(u, gram, u)), u)
 		}
 	}
@@ -322,5 +324,5 @@ func (f *newtonFit) meanCurvature() float64 {
 	if f.shape.Intercept {
 		mean = f.h.At(0, 0) / square(f.p.At(0, 0))
 	}
-	return clampBetween(mean, f.Curve.least()*f.weights, f.Curve.most())
+	return numeric.ClampBetween(mean, f.Curve.least()*f.weights, f.Curve.most())
 }

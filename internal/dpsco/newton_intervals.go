@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -128,8 +131,8 @@ func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	if f.ofLabels() {
 		from = beyondFromOfLabels
 	}
-	part := partHidden * max(clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.certain)
-	return taken * max(part, partBeyond*clampBetween(f.beyondSight()-from, 0, 1))
+	part := partHidden * max(numeric.ClampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.certain)
+	return taken * max(part, partBeyond*numeric.ClampBetween(f.beyondSight()-from, 0, 1))
 }
 
 // beyondSight is the number of standard deviations by which the counts above the highest visible bin stand
@@ -209,7 +212,7 @@ func (f *newtonFit) whyUncertain(r *Result) string {
 func (f *newtonFit) lastMove() []float64 {
 	move := append([]float64(nil), f.centre...)
 	floats.Sub(move, f.w)
-	return solveTriangular(f.a, move)
+	return linalg.SolveTriangular(f.a, move)
 }
 
 // influences is the matrix from the last score to the coefficients, a row for each: P H^-1 where q whitens
@@ -226,13 +229,13 @@ func (f *newtonFit) influences(q *mat.Dense) *mat.Dense {
 func (f *newtonFit) variance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	spread := f.spread(x)
 	// Noise E of the curvature moves the estimates by C E (QD).
-	qd := mat.NewVecDense(f.shape.D, times(f.q, f.lastMove()))
+	qd := mat.NewVecDense(f.shape.D, linalg.Times(f.q, f.lastMove()))
 	scale := square(f.hDeviation) / 2
 	for j := range f.shape.D {
 		spread.SetSym(j, j, spread.At(j, j)+scale*mat.Dot(qd, qd))
 	}
 	spread.SymRankOne(spread, scale, qd)
-	return sandwich(c, spread)
+	return linalg.Sandwich(c, spread)
 }
 
 // covariance is variance plus the squares of the error that one Newton step may leave, which is a bound in
@@ -260,7 +263,7 @@ func (f *newtonFit) degrees(variance float64, influence []float64, open float64)
 
 // spread is the covariance of the last score, extrapolated as x says, due to sampling and noise.
 func (f *newtonFit) spread(x extrapolation) *mat.SymDense {
-	spread := positivePart(f.meat)
+	spread := linalg.PositivePart(f.meat)
 	spread.ScaleSym(x.sampling/f.n, spread)
 	for j := range f.shape.D {
 		spread.SetSym(j, j, spread.At(j, j)+x.noise*square(f.gDeviation)+x.step)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -467,7 +468,7 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 	}
 	off := mat.NewVecDense(1, []float64{1e-9})
 	for certain, want := range map[float64]float64{0: 0, .5: .5 * square(partAlong*2), 1: square(partAlong * 2)} {
-		if got := f.shownBias(identity(1), 2, extrapolation{off: off, factor: 1, misfit: 1, certain: certain}).At(0, 0); math.Abs(got-want) > 1e-9 {
+		if got := f.shownBias(linalg.Identity(1), 2, extrapolation{off: off, factor: 1, misfit: 1, certain: certain}).At(0, 0); math.Abs(got-want) > 1e-9 {
 			t.Errorf("a bias of %v where the model is certain by %v not to hold, want %v", got, certain, want)
 		}
 	}
@@ -500,8 +501,8 @@ func TestNewtonsCovariance(t *testing.T) {
 				t.Errorf("%v, by the covariance %v", v, math.Sqrt(r.Covariance.At(j, j)))
 			}
 		}
-		w := newWhitener(r.Covariance, 0)
-		if len(r.StdErr) != 5 || !(w.values[0] > 0) || math.IsInf(w.values[0], 0) {
+		w := linalg.NewWhitener(r.Covariance, 0)
+		if len(r.StdErr) != 5 || !(w.Values[0] > 0) || math.IsInf(w.Values[0], 0) {
 			t.Errorf("%v", r)
 		}
 	}

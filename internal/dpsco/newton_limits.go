@@ -1,6 +1,10 @@
 package dpsco
 
-import "math"
+import (
+	"math"
+
+	"dpsidecar/internal/dpsco/numeric"
+)
 
 // choose sets limit and bound of step t, which balance noise with the parts of scores and curvature that
 // they remove.
@@ -12,7 +16,7 @@ func (f *newtonFit) choose(t int) {
 	}
 	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
 	f.limit = f.limitFor(f.scores, t)
-	f.bound = minimiseOnGrid(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
+	f.bound = numeric.MinimiseOnGrid(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + f.own*square(f.rescale)*f.longerThan(bound/f.rescale) + excessOfRare(f.rare, bound)
 	})
 }
@@ -35,7 +39,7 @@ var boundTail = tailAssumption{deviations: -1, steepest: 8}
 func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 	z := f.scoreNoise[t].NoiseMultiplier / f.n
 	_, unit := f.weightOfTail()
-	limit := minimiseOnGrid(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
+	limit := numeric.MinimiseOnGrid(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
 	if t == newtonSteps-1 && f.perLength > 0 {
 		limit = max(limit, f.cheapLimit(z))
 	}

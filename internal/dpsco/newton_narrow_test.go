@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech/mechtest"
 
@@ -138,7 +139,7 @@ func TestHiddenDirectionsOfRedundantFeatures(t *testing.T) {
 		0.99, 1, 0,
 		0, 0, 0.01,
 	})}
-	_, seen := s.readMoments(identity(s.moments.SymmetricDim()), s.moments)
+	_, seen := s.readMoments(linalg.Identity(s.moments.SymmetricDim()), s.moments)
 	apart := []float64{1, -1, 0}
 	along := func(v []float64) float64 { u := mat.NewVecDense(3, v); return mat.Inner(u, seen, u) }
 	if got := along(apart); math.Abs(got) > 1e-9 {

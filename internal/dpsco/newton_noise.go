@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -22,7 +24,7 @@ func (f *newtonFit) noise() *mat.SymDense {
 	if moved := f.movedByLimit(); moved != nil {
 		total.SymRankOne(total, 1, moved)
 	}
-	return sandwich(f.shrunk(), total)
+	return linalg.Sandwich(f.shrunk(), total)
 }
 
 // limitMoves reports whether weights remove so large a part of the scores of labels, relative to the outer
@@ -61,16 +63,16 @@ const (
 
 // follow updates the noise covariance of the fit for a step with the given shrinkage factors by direction:
 // the fraction of the previous noise that the step does not remove remains.
-func (f *newtonFit) follow(w whitener, keeps []float64) {
-	d, others, gains := f.shape.D, mat.NewSymDense(f.shape.D, nil), othersGains(keeps, w.values)
+func (f *newtonFit) follow(w linalg.Whitener, keeps []float64) {
+	d, others, gains := f.shape.D, mat.NewSymDense(f.shape.D, nil), othersGains(keeps, w.Values)
 	for k, gain := range gains {
-		others.SymRankOne(others, gain, w.vectors.ColView(k))
+		others.SymRankOne(others, gain, w.Vectors.ColView(k))
 	}
 	var into, left, back mat.Dense
-	into.Mul(f.p, w.gain(gains))
+	into.Mul(f.p, w.Gain(gains))
 	step := mat.NewVecDense(d, nil)
-	step.MulVec(w.gain(keeps), f.g)
-	noise := movedByMoments(&into, outerSquare(step.RawVector().Data), f.hDeviation)
+	step.MulVec(w.Gain(keeps), f.g)
+	noise := movedByMoments(&into, linalg.OuterSquare(step.RawVector().Data), f.hDeviation)
 	var own mat.SymDense
 	own.SymOuterK(square(f.gDeviation), &into)
 	noise.AddSym(noise, &own)
@@ -78,8 +80,8 @@ func (f *newtonFit) follow(w whitener, keeps []float64) {
 		_ = back.Inverse(f.p) // an error only reports bad conditioning
 		left.Mul(others, &back)
 		left.Mul(f.p, &left)
-		left.Sub(identity(d), &left)
-		noise.AddSym(noise, sandwich(&left, f.fitNoise))
+		left.Sub(linalg.Identity(d), &left)
+		noise.AddSym(noise, linalg.Sandwich(&left, f.fitNoise))
 	}
 	f.fitNoise = noise
 }
@@ -104,7 +106,7 @@ const allBetween = 0.25
 
 // shrunk is the matrix from coefficients after a full step to those after shrinkage.
 func (f *newtonFit) shrunk() *mat.Dense {
-	keep := identity(f.shape.D)
+	keep := linalg.Identity(f.shape.D)
 	for j := range f.shape.D {
 		if j > 0 || !f.shape.Intercept {
 			keep.Set(j, j, math.Sqrt(allBetween+(1-allBetween)*square(f.slopesKept)))

@@ -3,6 +3,9 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/floats"
 )
 
@@ -31,7 +34,7 @@ func (poissonCurve) first(r *newtonRows) {
 		root := math.Exp((y - r.e[i]) / 2) // root of the exposure: the prediction is the offset
 		v[i], r.e[i] = root, y/root
 		r.length[i] *= root
-		if !isFinite(r.length[i]*r.length[i]) || !isFinite(r.e[i]) {
+		if !numeric.IsFinite(r.length[i]*r.length[i]) || !numeric.IsFinite(r.e[i]) {
 			r.length[i], r.e[i] = math.NaN(), math.NaN()
 		}
 	}
@@ -83,7 +86,7 @@ func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 	if mean < s.noise() || over <= 0 {
 		return c
 	}
-	c.cut = minimiseOnGrid(c.cut, 0, 16, func(cut float64) float64 {
+	c.cut = numeric.MinimiseOnGrid(c.cut, 0, 16, func(cut float64) float64 {
 		return square(2*noise*cut) + square(cutWeight*share*over*math.Exp((c.unit-cut)/over))
 	})
 	return c
@@ -95,7 +98,7 @@ func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 func (c poissonCurve) score(r *newtonRows) {
 	for i, e := range r.e[:r.n] {
 		y := min(r.y[i], c.cut)
-		mean := math.Exp(clampTo(r.y[i]-e, farthestMean))
+		mean := math.Exp(numeric.ClampTo(r.y[i]-e, farthestMean))
 		r.score[i], r.tail[i], r.most[i] = y-mean, y-mean, max(mean, c.cut-mean)
 		r.model[i], r.robust[i] = mean, (mean+y)/2
 	}
@@ -129,7 +132,7 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	long := math.Sqrt(s.shortened) // rows are longer than the moments show by that factor
 	steepest *= long
 	factor := math.Log1p(steepest/max(cut, s.noise())) / steepest
-	spread := long * floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
+	spread := long * floats.Norm(s.slopes(linalg.SolveTriangular(s.q, w)), 2)
 	if spread > 0 {
 		factor = min(factor, farthestStart/spread)
 	}
@@ -153,7 +156,7 @@ const (
 // slopes show besides, and small where features explain no constant. Predictions then rise little.
 func (c poissonCurve) beginAtLevel(s *newtonStart) (w []float64, curvature float64) {
 	w = s.linearSlopes()
-	squares := square(floats.Norm(solveTriangular(s.q, w), 2)) * s.shortened / s.usable // of exposure times squared predictions
+	squares := square(floats.Norm(linalg.SolveTriangular(s.q, w), 2)) * s.shortened / s.usable // of exposure times squared predictions
 	level := 0.0
 	if c.exposure > 0 && c.seen != nil && c.seen.top > 0 && squares > 0 {
 		level = math.Log(c.seen.excess(0) / c.exposure / c.unit)
@@ -170,7 +173,7 @@ func (c poissonCurve) beginAtLevel(s *newtonStart) (w []float64, curvature float
 	}
 	level -= belowLevel
 	logMean := func(times float64) float64 { return times*mean + times*times*variance/2 }
-	times := bisect(0, level/mean, func(v float64) bool { return logMean(v) < level })
+	times := numeric.Bisect(0, level/mean, func(v float64) bool { return logMean(v) < level })
 	times = min(times, farthestStart/math.Sqrt(variance), level*like)
 	floats.Scale(times*kept/squares, w)
 	return w, c.unit * math.Exp(logMean(times))
@@ -226,7 +229,7 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 		if constant > 3*doubt {
 			highest = (sum + s.noise()) / (constant - 3*doubt)
 		}
-		cut = max(clampBetween(kept, lowest, highest), least)
+		cut = max(numeric.ClampBetween(kept, lowest, highest), least)
 	}
 	return cut * mean / kept, cut
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech/mechtest"
@@ -523,7 +524,7 @@ func TestTailsOfCountsInAllPasses(t *testing.T) {
 	}{{[]float64{2.9, 2.1}, .5, false}, {[]float64{2.6, 2.1}, .5, true}, {[]float64{2.6, 2.1}, 0, false}, {[]float64{1.6, 1.2}, 0, false}, {[]float64{1.6, 1.2}, .1, true}} {
 		f.indices = c.indices
 		x := extrapolation{off: mat.NewVecDense(1, []float64{1}), factor: 1, misfit: 1, certain: c.certain}
-		if bias, why := f.weighing(identity(1), x); (why != "") != c.withheld || (bias == nil) != c.withheld {
+		if bias, why := f.weighing(linalg.Identity(1), x); (why != "") != c.withheld || (bias == nil) != c.withheld {
 			t.Errorf("%v, certain %v: %v, %q", c.indices, c.certain, bias, why)
 		}
 	}

@@ -3,6 +3,8 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -129,7 +131,7 @@ func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat
 		times = square(partAlong*taken/mat.Norm(x.off, 2)) * x.certain
 	}
 	total.SymRankOne(total, times, x.off)
-	return sandwich(c, total)
+	return linalg.Sandwich(c, total)
 }
 
 // shellCurvature is the share of the curvature in shell k, if the lengths of scores are distributed as

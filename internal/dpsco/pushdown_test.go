@@ -10,6 +10,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -94,7 +95,7 @@ func TestPushdownGivesTheSame(t *testing.T) {
 				}
 				if k == 4 { // a column far from zero, which is moved
 					for i, v := range x.X[0] {
-						x.X[0][i] = 400 + clampTo(v, 9)
+						x.X[0][i] = 400 + numeric.ClampTo(v, 9)
 					}
 					a.X[0], a.CentreX[0] = 400, 0
 				}
@@ -115,7 +116,7 @@ func TestPushdownGivesTheSame(t *testing.T) {
 				if k%2 == 1 {
 					x.Offset = make([]float64, x.N)
 					for i := range x.Offset {
-						x.Offset[i] = clampTo(x.X[1][i]/4-1, 30)
+						x.Offset[i] = numeric.ClampTo(x.X[1][i]/4-1, 30)
 					}
 				}
 				if model == "poisson" && k > 0 {

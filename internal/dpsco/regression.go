@@ -9,6 +9,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/sqlsum"
@@ -292,7 +293,7 @@ func labelTargets(y []float64, negative, positive float64) {
 // zero.
 func (p *problem) intoBall(w []float64) {
 	for j, v := range w {
-		if !isFinite(v) || math.Abs(v) < roundOff*p.Radius {
+		if !numeric.IsFinite(v) || math.Abs(v) < roundOff*p.Radius {
 			w[j] = 0
 		}
 	}

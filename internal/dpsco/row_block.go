@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
 )
@@ -30,7 +31,7 @@ func halfOctave(v float64) float64 {
 
 // sizeBin returns the number of the magnitude bin for a size in units.
 func sizeBin(size float64) int {
-	return int(clampBetween(math.Floor(halfOctave(size)+float64(halfOctaves.Half)), 0, magnitudeBins-1))
+	return int(numeric.ClampBetween(math.Floor(halfOctave(size)+float64(halfOctaves.Half)), 0, magnitudeBins-1))
 }
 
 // bins writes the bin numbers of magnitudes, in units, among halfOctaves, consistent with halfOctave; -1
@@ -93,7 +94,7 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	simd.AddSquares(length, z)
 	simd.Roots(length)
 	for i, v := range e {
-		if !isFinite(v) || !isFinite(length[i]) { // finite if the square is
+		if !numeric.IsFinite(v) || !numeric.IsFinite(length[i]) { // finite if the square is
 			length[i], e[i] = math.NaN(), math.NaN()
 		}
 	}

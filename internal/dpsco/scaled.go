@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -262,11 +263,11 @@ func (a Scaled) moveProducts(m *mat.SymDense) {
 	if m == nil {
 		return
 	}
-	move := identity(m.SymmetricDim())
+	move := linalg.Identity(m.SymmetricDim())
 	for j, c := range a.centres() {
 		move.Set(0, 1+j, -c)
 	}
-	m.CopySym(sandwich(move, m))
+	m.CopySym(linalg.Sandwich(move, m))
 }
 
 // moveInterval computes the interval of the intercept from a covariance and a bias that were converted

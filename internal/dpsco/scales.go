@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
 
@@ -26,7 +27,7 @@ const (
 // shareForScales is that share, where noise is the deviation if the histogram had the whole budget, relative to the rows;
 // 0: there is none.
 func shareForScales(noise float64) float64 {
-	share := min(max(clampBetween(square(noise/rareNoise), minForScales, moreForScales), square(noise/seenNoise)), maxForScales)
+	share := min(max(numeric.ClampBetween(square(noise/rareNoise), minForScales, moreForScales), square(noise/seenNoise)), maxForScales)
 	if noise > hopelessNoise*math.Sqrt(share) {
 		return 0
 	}

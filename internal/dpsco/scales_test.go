@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -80,16 +81,16 @@ func TestLengthsSayHowFarMostRowsAreShortened(t *testing.T) {
 			t.Errorf("%v: %v times, want %v", c.shares, times, c.times)
 		}
 	}
-	w := whitener{values: []float64{1, 1 / math.Sqrt(5), 1 / math.Sqrt(1000)}}
+	w := linalg.Whitener{Values: []float64{1, 1 / math.Sqrt(5), 1 / math.Sqrt(1000)}}
 	var moments []float64
-	for _, v := range w.atScales(10).values {
+	for _, v := range w.AtScales(10).Values {
 		moments = append(moments, math.Round(1000/(v*v))/1000)
 	}
 	if !slices.Equal(moments, []float64{1, 1, 1000}) {
 		t.Errorf("second moments of 1, 5 and 1000, shortened 10 times, are taken for %v", moments)
 	}
-	if same := w.atScales(1).values; !slices.Equal(same, w.values) {
-		t.Errorf("where nothing is shortened %v becomes %v", w.values, same)
+	if same := w.AtScales(1).Values; !slices.Equal(same, w.Values) {
+		t.Errorf("where nothing is shortened %v becomes %v", w.Values, same)
 	}
 }
 

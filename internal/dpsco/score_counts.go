@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
 
@@ -82,7 +83,7 @@ func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, do
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
 				weight := min(1, longest/b.X[1][i]) * b.weight(i)
-				if v[i], exposures[i] = clampTo(weight*y, cut)/cut, weight*b.X[1][i]/longest; math.IsNaN(y) {
+				if v[i], exposures[i] = numeric.ClampTo(weight*y, cut)/cut, weight*b.X[1][i]/longest; math.IsNaN(y) {
 					v[i], exposures[i] = 0, 0
 				}
 			}

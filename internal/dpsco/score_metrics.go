@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/mat"
@@ -111,7 +113,7 @@ func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.Moment
 		}
 	}
 	m.noise.SetSym(0, 0, square(diagonal))
-	m.sampling = positivePart(sampling)
+	m.sampling = linalg.PositivePart(sampling)
 	m.deviation = func(x []float64) float64 {
 		v := mat.NewVecDense(len(x), x)
 		return diagonal * mat.Dot(v, v)
@@ -297,7 +299,7 @@ func (m *measured) metric(c quotient) Metric {
 
 // finite returns a pointer to a number, nil if it is NaN or infinite.
 func finite(v float64) *float64 {
-	if !isFinite(v) {
+	if !numeric.IsFinite(v) {
 		return nil
 	}
 	return &v
@@ -332,7 +334,7 @@ func (m *measured) meanSize(name string) Metric {
 func (m *measured) share(name string, j int) Metric {
 	return m.metric(quotient{
 		name: name, above: m.number(j, 1), below: m.one(), whyNoValue: whyNoRows,
-		off: func(float64) float64 { return 0 }, to: func(q float64) float64 { return clampBetween(q, 0, 1) },
+		off: func(float64) float64 { return 0 }, to: func(q float64) float64 { return numeric.ClampBetween(q, 0, 1) },
 	})
 }
 
@@ -382,7 +384,7 @@ func (m *measured) rSquared() Metric {
 func (m *measured) spread() []float64 {
 	away := 0.0 // of the mean from the centre
 	if rows := m.means.value(m.one()); rows > 0 {
-		away = clampTo(m.means.value(m.number(2, 1))/rows, 1)
+		away = numeric.ClampTo(m.means.value(m.number(2, 1))/rows, 1)
 	}
 	c2 := square(m.deviationCut)
 	return m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
 
@@ -64,7 +65,7 @@ func (g *scoring) predictRows(residuals []float64, x Data) {
 					e[i] = y - e[i]
 					b.Y[i] -= g.Centre
 				}
-				if !isFinite(e[i]) || !isFinite(b.Y[i]) {
+				if !numeric.IsFinite(e[i]) || !numeric.IsFinite(b.Y[i]) {
 					e[i], b.Y[i] = math.NaN(), math.NaN()
 				}
 			}
@@ -202,7 +203,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 		s, v, ones, starts := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
-				v[i], ones[i] = clampTo(y, cut)/cut, 1
+				v[i], ones[i] = numeric.ClampTo(y, cut)/cut, 1
 				if math.IsNaN(y) {
 					v[i], ones[i] = 0, 0
 				}
@@ -216,7 +217,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 	if !(total[0] > 0) {
 		return 0
 	}
-	return clampTo(total[1]/total[0], 1) * cut
+	return numeric.ClampTo(total[1]/total[0], 1) * cut
 }
 
 // numbers writes the columns that are averaged over a block, each in [-1, 1] and nonnegative ones in
@@ -244,7 +245,7 @@ func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
 				dst[2][i] = square(otherProbability(e))
 			}
 		case !m.pure:
-			away := clampTo(y-m.centre, m.deviationCut) / m.deviationCut
+			away := numeric.ClampTo(y-m.centre, m.deviationCut) / m.deviationCut
 			dst[1][i], dst[2][i], dst[3][i] = square(min(size/m.squareCut, 1)), away, square(away)
 		}
 		if m.MaxWeight > 0 {

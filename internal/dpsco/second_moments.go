@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -150,7 +151,7 @@ func rootsOfLost(dst []float64, columns [][]float64, bound float64) []float64 {
 	rowLengths(dst, columns)
 	for i, length := range dst {
 		square := 1 + length*length
-		if dst[i] = 0; square > bound*bound && isFinite(square) {
+		if dst[i] = 0; square > bound*bound && numeric.IsFinite(square) {
 			dst[i] = math.Sqrt(1 - bound*bound/square)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -137,7 +138,7 @@ func (p *problem) movable(f fit) centreSearch {
 // centreOfTarget is the search of a descent, where noise is the deviation of a count if the histogram had the whole
 // budget, relative to the rows.
 func centreOfTarget(y numericColumn, noise float64) centreSearch {
-	share := clampBetween(square(noise/targetNoise), positionShare, targetShare)
+	share := numeric.ClampBetween(square(noise/targetNoise), positionShare, targetShare)
 	if noise > hopelessTarget*math.Sqrt(share) {
 		return centreSearch{}
 	}
@@ -500,5 +501,5 @@ func (c positionCounts) interval(longest float64) (low, high float64, ok bool) {
 // that be seen.
 func (c positionCounts) together() bool {
 	far, sd := c.noisy[0]+c.noisy[len(c.noisy)-1], math.Sqrt2*c.sd
-	return far < clampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd) && slices.Max(c.noisy) <= maxInOneBin*c.rows
+	return far < numeric.ClampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd) && slices.Max(c.noisy) <= maxInOneBin*c.rows
 }

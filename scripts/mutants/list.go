@@ -39,14 +39,14 @@ var mutants = []mutant{
 			return nil, err
 		}
 		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
-`, `	all := newWhitener(exactMoments(x), 1e-6)
-	x = x.times(all.matrix)
+`, `	all := linalg.NewWhitener(exactMoments(x), 1e-6)
+	x = x.times(all.Matrix)
 	points := make([][]float64, 0, a.Blocks)
 	for _, rows := range mech.NewPermutation(x.N, src).Blocks(a.Blocks) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		points = append(points, all.apply(exact(a.Loss, all.metric(a.Psi), x.pick(rows))))
+		points = append(points, all.Apply(exact(a.Loss, all.Metric(a.Psi), x.pick(rows))))
 `, []tests{{"./internal/dpsco", "TestANeighbourChangesOneBlocksFit"}}},
 	{"uniform integers are not rejected", "internal/mech/source.go",
 		"	if lo < n {\n", "	if lo < 0 {\n", []tests{{"./internal/mech", "TestUniformIntegersAreUniform"}, {"./internal/mech", "TestUniformIntegersReject"}}},
@@ -377,7 +377,7 @@ var mutants = []mutant{
 		"case f.tooLong:", "case f.tooLong && f.n < 0:", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
 	{"newton: intervals are where rows are far too long for their scales", "internal/dpsco/newton_intervals.go",
 		"case f.tooLong:", "case f.tooLong && f.n < 0:", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
-	{"joint moments: all directions are as long as the longest", "internal/dpsco/whiten.go",
+	{"joint moments: all directions are as long as the longest", "internal/dpsco/linalg/whitener.go",
 		"moment < longDirection*most", "moment < 0*most", []tests{{"./internal/dpsco", "TestLengthsSayHowFar"}}},
 
 	// Standardised columns.
@@ -448,7 +448,7 @@ var mutants = []mutant{
 	{"standardised: columns that are mostly one value are moved", "internal/dpsco/standardise.go",
 		"slices.Max(c.noisy) <= maxInOneBin*c.rows", "slices.Max(c.noisy) <= 2*c.rows", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
 	{"standardised: columns of which a part is far away are moved", "internal/dpsco/standardise.go",
-		"far < clampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd)", "far < 1e9*sd", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
+		"far < numeric.ClampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd)", "far < 1e9*sd", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
 	{"standardised: the ball is in units of a moved target", "internal/dpsco/standardise.go",
 		"moved != nil && moved.Y != 1", "moved != nil && moved.Y == 0", []tests{{"./internal/dpsco", "TestTheBallKeepsItsUnit"}}},
 	{"standardised: a database moves columns elsewhere", "internal/dpsco/standardise.go",
@@ -551,7 +551,7 @@ var mutants = []mutant{
 	{"newton: rows of a bin are at its middle in the choice of delta", "internal/dpsco/newton_narrow.go",
 		"	residuals = residuals.withSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it\n", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
 	{"newton: nearly redundant features count as far as noise allows", "internal/dpsco/newton_start.go",
-		"if w.values[k] < 1/math.Sqrt(s.noiseFloor) {", "if true {", []tests{{"./internal/dpsco", "TestHiddenDirectionsOfRedundantFeatures"}}},
+		"if w.Values[k] < 1/math.Sqrt(s.noiseFloor) {", "if true {", []tests{{"./internal/dpsco", "TestHiddenDirectionsOfRedundantFeatures"}}},
 	{"newton: the sizes of counts are not charged", "internal/dpsco/newton.go",
 		"		noises = append(noises, r.targetNoise)\n", "", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: the sizes of counts have half of their noise", "internal/dpsco/newton_first.go",
@@ -670,8 +670,8 @@ var mutants = []mutant{
 	}
 	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, level, f`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the shift to the quantile looks for it among any number of rows", "internal/dpsco/l1_staged_shares.go",
-		`	return clampBetween(tau, beyond, 1-beyond)
-}`, `	return clampBetween(tau, 0*beyond, 1)
+		`	return numeric.ClampBetween(tau, beyond, 1-beyond)
+}`, `	return numeric.ClampBetween(tau, 0*beyond, 1)
 }`, []tests{{"./internal/dpsco", "TestShiftLevel"}}},
 	{"staged: light weights count in full for the shift to the quantile", "internal/dpsco/l1_staged_shares.go",
 		`	if weighted || informed`, `	if informed`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
@@ -700,7 +700,7 @@ var mutants = []mutant{
 	return f
 }
 
-// levelAt`, `f.clip = clampBetween(typical*math.Sqrt(slices.Max(lengths)), f.short, f.clip)
+// levelAt`, `f.clip = numeric.ClampBetween(typical*math.Sqrt(slices.Max(lengths)), f.short, f.clip)
 	f.level = f.levelAt(f.short)
 	return f
 }
@@ -712,7 +712,7 @@ var mutants = []mutant{
 		`	weight := f.typicalWeight(t)
 `, `	weight := f.typicalWeight(t)
 	if weights != nil {
-		weight = clampBetween(floats.Sum(weights)/float64(len(weights)), minTypicalWeight, 1)
+		weight = numeric.ClampBetween(floats.Sum(weights)/float64(len(weights)), minTypicalWeight, 1)
 	}
 `, []tests{{"./internal/dpsco", "TestReplaysOfLightWeightsInStages"}}},
 	{"staged: with weights the shift to the quantile is not charged", "internal/dpsco/l1_staged.go",
@@ -755,7 +755,7 @@ var mutants = []mutant{
 	{"second moments with half the noise that is charged", "internal/dpsco/whiten.go",
 		"	sumMoments(x, c).Release(h, noise, src)\n", "	sumMoments(x, c).Release(h, mech.Gaussian{NoiseMultiplier: noise.(mech.Gaussian).NoiseMultiplier / 2}, src)\n", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
 	{"second moments released once more than charged", "internal/dpsco/whiten.go",
-		`p := newWhitener(secondMoments(x, contract, noise, src),`, "secondMoments(x, contract, noise, src)\n		p := newWhitener(secondMoments(x, contract, noise, src),", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
+		`p := linalg.NewWhitener(secondMoments(x, contract, noise, src),`, "secondMoments(x, contract, noise, src)\n		p := linalg.NewWhitener(secondMoments(x, contract, noise, src),", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
 	{"a score's histogram of residuals is not charged", "internal/dpsco/score.go",
 		`if noise, made := g.noises[name]; made {`, `if noise, made := g.noises[name]; made && name != sizesRelease {`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"a score's histograms of scales are not charged", "internal/dpsco/score.go",
@@ -855,7 +855,7 @@ var mutants = []mutant{
 `, `	total.merged().Release(means, noise, src)
 	means[0] = 0
 	for _, v := range x.Y {
-		if isFinite(v) {
+		if math.Abs(v) <= math.MaxFloat64 {
 			means[0] += 1 / float64(c.N)
 		}
 	}
@@ -901,7 +901,7 @@ var mutants = []mutant{
 		`		ranks, three := mech.NewRanks(g.rankContract(j)), make([]float64, len(percents))
 `, `		c := g.rankContract(j)
 		for _, v := range x.X[j] {
-			if isFinite(v) && v != math.Trunc(v) {
+			if numeric.IsFinite(v) && v != math.Trunc(v) {
 				c.Digits--
 			}
 		}
@@ -913,7 +913,7 @@ var mutants = []mutant{
 `, `		at[k] = g.placeOf(g.numericColumns[k], q)
 		usable := 0
 		for _, v := range x.X[g.numericColumns[k]] {
-			if isFinite(v) {
+			if numeric.IsFinite(v) {
 				usable++
 			}
 		}
@@ -942,7 +942,7 @@ var mutants = []mutant{
 `, `	g.averages.Release(means, total.merged().Bounded(), src)
 	means[1] = -1
 	for _, v := range x.X[0] {
-		if isFinite(v) {
+		if numeric.IsFinite(v) {
 			means[1] += 2 / float64(x.N)
 		}
 	}
@@ -1287,7 +1287,7 @@ var mutants = []mutant{
 	{"pushdown: an error of a pass is told", "internal/job/sums.go",
 		"		return r, s.asParked(ctx, c, err, notRead)\n	}\n	return r, s.recheckRead", "		return r, parked(err.Error())\n	}\n	return r, s.recheckRead", []tests{{"./tests", "TestAnOracleOfErrors"}}},
 	{"a metric that is no number has the noise drawn again", "internal/dpsco/score_metrics.go",
-		"	if !isFinite(v) {\n		return nil", "	if false {\n		return nil", []tests{{"./internal/dpsco", "TestWhateverIsReleasedBecomesAResult"}}},
+		"	if !numeric.IsFinite(v) {\n		return nil", "	if false {\n		return nil", []tests{{"./internal/dpsco", "TestWhateverIsReleasedBecomesAResult"}}},
 	{"a p-value that is no number has the noise drawn again", "internal/job/publish.go",
 		" &&\n\t\t!slices.ContainsFunc(r.PValues(), isNotFinite)", "", []tests{{"./internal/job", "TestNoFiniteReleaseFailsItsJob"}}},
 	{"a job that was charged is tried again at another cost", "internal/job/attempt.go",
