@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
@@ -74,14 +75,14 @@ func withoutZeros(v []float64) []float64 {
 
 // A histogram of the values of a column has placeBins bins: three for the values that are equal to the first, second
 // and third quartile, of which there may be many, and the stretches between the cuts of its place. These are the quartiles,
-// less than 2 magnitudeBins at half octaves, and up to 6 fineCuts: some bins stay unused.
+// less than 2 magnitude.Bins at half octaves, and up to 6 fineCuts: some bins stay unused.
 const (
 	placeBins = 256
 	fineCuts  = 24
 	fineRatio = 2 // of the distances of two fine cuts next to each other from their quartile
 )
 
-// minDistance is magnitudeEdges[minEdge]: below it no edges are cuts.
+// minDistance is magnitude.Edges[minEdge]: below it no edges are cuts.
 const (
 	minEdge     = 10
 	minDistance = 0.125
@@ -137,7 +138,7 @@ func (p place) sizeBin(low, high float64) int {
 	if size < minDistance {
 		return 0
 	}
-	return sizeBin(size)
+	return magnitude.BinOf(size)
 }
 
 // gap returns the distance from quartile k to the next on one side (-1: below), or to that on the other side where
@@ -182,7 +183,7 @@ func (g *describing) placeOf(column int, q []float64) place {
 	if p.unit == 0 {
 		p.unit = g.columns[column].Scale
 	}
-	for _, edge := range magnitudeEdges[minEdge:] {
+	for _, edge := range magnitude.Edges[minEdge:] {
 		p.cuts = append(p.cuts, p.median()-p.unit*edge, p.median()+p.unit*edge)
 	}
 	slices.Sort(p.cuts)

@@ -30,9 +30,8 @@
 //	whiten              second moments, and descents in coordinates in which they are the identity
 //	levels              coordinates in which the levels of a category are equally far from each other
 //
-// Histograms:
+// Histograms; package magnitude reads those of sizes:
 //
-//	magnitudes          what a histogram shows of sizes, and what its noise may hide
 //	scales, standardise the scales of columns without one, and where their values lie
 //
 // Fits:

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
@@ -49,10 +50,10 @@ type jointFit struct {
 	subgradient    []float64     // of Psi at the pilot fit, in the last coordinates
 
 	shortened []float64 // sensitive: factor by which each row was shortened in the last pilot pass
-	residuals *magnitudes
-	lengths   *magnitudes
-	products  *magnitudes
-	standsOut float64 // sum of magnitudes.standsOut of the histograms of lengths and of products
+	residuals *magnitude.Histogram
+	lengths   *magnitude.Histogram
+	products  *magnitude.Histogram
+	standsOut float64 // sum of StandsOut of the histograms of lengths and of products
 
 	restored                float64    // share of the shortening that is undone in a row's weight in the step
 	wide                    *mat.Dense // P of the last pilot pass, for rows in a database
@@ -71,6 +72,15 @@ func newJointParts(r *jointReleases, x Data) *jointParts {
 	f.weighted = x.weighted()
 	return &jointParts{jointReleases: r, fits: []*jointFit{f}, groups: groups{parts: []Data{x}}}
 }
+
+// Rows show that scales are far too small if they are this many times longer than the bound that
+// fits the scales. The thresholds are high because skewed features, and those far from 0, make most
+// rows a few times longer than the bound. Newton's is higher because its start corrects for such
+// scales less well than JointMoments.
+const (
+	jointTooLong  = 10
+	newtonTooLong = 30
+)
 
 // firstResidualCut is the cut of residuals in the first pass, in residual scales. The targets are
 // the residuals then, because the fit is 0.
@@ -107,14 +117,14 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	lengths := releaseCounts(mapSlice(seen, func(p jointPilot) *mech.Histogram { return p.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
 		var longer float64
-		f.lengths, longer = readLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, jointTooLong, f.n)
-		f.tooLong, f.standsOut = f.tooLong || longer > 1, f.standsOut+f.lengths.standsOut()
+		f.lengths, longer = magnitude.ReadLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, jointTooLong, f.n)
+		f.tooLong, f.standsOut = f.tooLong || longer > 1, f.standsOut+f.lengths.StandsOut()
 		f.readMoments(t, joint[g], longer)
-		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
+		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).AsRun()
 		if t == 0 {
-			small := f.residuals.below(aboutZero * f.Scale * f.rootWeight())
-			f.mostlyZero, f.larger = small > 0.5, (1-small)*f.residuals.counted*f.n
-			f.rare = f.residuals.rarelyAsLargeAs(f.Scale * f.rootWeight())
+			small := f.residuals.Below(aboutZero * f.Scale * f.rootWeight())
+			f.mostlyZero, f.larger = small > 0.5, (1-small)*f.residuals.Counted()*f.n
+			f.rare = f.residuals.RarelyAsLargeAs(f.Scale * f.rootWeight())
 		}
 		f.mayHide(f.residuals, f.Scale)
 	}
@@ -126,8 +136,8 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	}
 	products := releaseCounts(mapSlice(seen, func(p jointPilot) *mech.Histogram { return p.products }), a.productNoise, src)
 	for g, f := range a.fits {
-		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).run()
-		f.standsOut += f.products.standsOut()
+		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).AsRun()
+		f.standsOut += f.products.StandsOut()
 		f.mayHide(f.products, f.Scale*math.Sqrt(f.d))
 		f.chooseCuts()
 		f.weigh()
@@ -153,15 +163,15 @@ func (f *jointFit) rootWeight() float64 {
 // mayHide extends the range in which the histogram's noise may hide rows up to size, if the target
 // is rarely as large as its scale. Otherwise residuals far below the scale mean that the model
 // explains the target.
-func (f *jointFit) mayHide(m *magnitudes, size float64) {
+func (f *jointFit) mayHide(m *magnitude.Histogram, size float64) {
 	if f.rare {
-		m.reach(size)
+		m.Reach(size)
 	}
 }
 
 // magnitudes reads a released histogram of the part.
-func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitudes {
-	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n)
+func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitude.Histogram {
+	return magnitude.Read(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n)
 }
 
 // sumPilot computes the sums of a pilot pass over a part of the rows.
@@ -196,7 +206,7 @@ func (f *jointFit) sumPilot(t int, x Data) jointPilot {
 const shortenedEigenvalue = 0.25
 
 // readMoments whitens by the released second moments of pass t and moves the fit by the products of
-// rows and residuals. longer is the result of readLengths for the pass.
+// rows and residuals. longer is the result of magnitude.ReadLengths for the pass.
 func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	d := f.shape.D
 	floats.Scale(square(longer), joint)
@@ -309,16 +319,16 @@ func (f *jointFit) penalise() {
 // nextCuts chooses the bounds of the pass after pass t.
 func (f *jointFit) nextCuts(t int) {
 	f.cut, f.within = f.Scale, 1
-	if f.residuals.seen {
-		f.cut = 1.5 * f.residuals.quantile(0.75)
+	if f.residuals.Seen() {
+		f.cut = 1.5 * f.residuals.Quantile(0.75)
 		if f.rare {
 			f.cut = max(f.cut, f.Scale)
 		}
-		f.within = numeric.ClampBetween(f.residuals.below(f.cut), 0.5, 1)
+		f.within = numeric.ClampBetween(f.residuals.Below(f.cut), 0.5, 1)
 	}
 	trace := linalg.MeanSquareLength(f.q, f.h, f.hDeviation)
 	f.bound = 1.5 * math.Sqrt(trace)
-	if f.lengths.seen {
+	if f.lengths.Seen() {
 		var rare []float64
 		if t == 0 {
 			rare = rareLengths(inFeatures(levelCoordinates(f.shape, f.Levels), f.h), f.hDeviation*math.Sqrt((f.d+1)/2), f.lengths, f.shape.Intercept)
@@ -372,15 +382,12 @@ func (f *jointFit) stepDoubt() float64 {
 	return doubt + max(0, symmetricDoubt-doubt)*(1-f.interceptMeans.keep)
 }
 
-// jointCutTail is the assumption about hidden rows for the choice of cuts.
-var jointCutTail = tailAssumption{deviations: 0.5, steepest: 3}
-
 // chooseCuts chooses the cuts of the step and of the intercept's step.
 func (f *jointFit) chooseCuts() {
 	f.stepCuts, f.interceptCuts = f.newStepCuts(f.products), f.newInterceptCuts(f.residuals)
 }
 
-func (f *jointFit) newStepCuts(products *magnitudes) cuts {
+func (f *jointFit) newStepCuts(products *magnitude.Histogram) cuts {
 	deviation, _ := f.deviations()
 	c := newCuts(products, max(f.slopes, 1), deviation, f.cutWeights().step, f.cutWeights().gain)
 	if f.shape.Intercept && f.slopes > 0 {
@@ -391,7 +398,7 @@ func (f *jointFit) newStepCuts(products *magnitudes) cuts {
 	return c
 }
 
-func (f *jointFit) newInterceptCuts(residuals *magnitudes) cuts {
+func (f *jointFit) newInterceptCuts(residuals *magnitude.Histogram) cuts {
 	_, deviation := f.deviations()
 	return newCuts(residuals, 1, deviation, f.cutWeights().intercept, f.cutWeights().gain)
 }
@@ -404,7 +411,7 @@ func (f *jointFit) deviations() (step, intercept float64) {
 
 // beyond returns the part of all rows' second moments that lies beyond bound in the rows longer than it.
 func (f *jointFit) beyond(bound float64) float64 {
-	return f.lengths.usable() * f.lengths.excessSquare(bound)
+	return f.lengths.Usable() * f.lengths.ExcessSquare(bound)
 }
 
 // maxRestored limits how far the weights in the step make up for shortening. Along a direction of the
@@ -423,7 +430,7 @@ func restoredShare(beyond, least float64) float64 {
 // weigh sets the weights of rows in the step.
 func (f *jointFit) weigh() {
 	f.restored = 1
-	if f.lengths.seen {
+	if f.lengths.Seen() {
 		f.restored = restoredShare(f.beyond(f.bound), f.least)
 	}
 	f.weights = f.shortened
@@ -617,12 +624,12 @@ func (f *jointFit) coefficients(correction []float64, intercept noisyMean) []flo
 // counted is the share of usable rows or, if they have weights, the mean weight. The moments that it is
 // read from are of shortened rows; the histogram of their lengths gives the correction.
 func (f *jointFit) counted() float64 {
-	if !f.weighted && f.residuals.usable() == 1 {
-		return numeric.ClampBetween(f.residuals.counted, 0.5, 1)
+	if !f.weighted && f.residuals.Usable() == 1 {
+		return numeric.ClampBetween(f.residuals.Counted(), 0.5, 1)
 	}
 	kept := 1.0
-	if f.lengths.seen {
-		kept = f.lengths.mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
+	if f.lengths.Seen() {
+		kept = f.lengths.Mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
 	}
 	return min(1, max(f.constant.mean/kept, 3*f.constant.deviation, minWeight))
 }

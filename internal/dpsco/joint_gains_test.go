@@ -79,22 +79,3 @@ func TestMoreForMomentsIsLessForTheStep(t *testing.T) {
 		}
 	}
 }
-
-// Noise passes for residuals the more rarely the farther away they would lie: cuts go there, and a fit is lost by
-// it. Many rows, or ones that are near, are seen.
-func TestFarResidualsMustStandOut(t *testing.T) {
-	for _, c := range []struct {
-		bin   int
-		count float64 // in deviations of the noise
-		seen  bool
-	}{{23, 4.8, true}, {26, 4.8, false}, {26, 5.5, true}, {45, 6, false}, {45, 8, true}} {
-		noisy := make([]float64, magnitudeBins)
-		for k := 10; k <= 20; k++ {
-			noisy[k] = 1000
-		}
-		noisy[c.bin] = c.count
-		if seen := readMagnitudes(noisy, 1, 1, math.Inf(1), 12_000).run(); (seen.top == c.bin) != c.seen {
-			t.Errorf("bin %d, %v deviations: the highest that is seen is %d", c.bin, c.count, seen.top)
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -333,7 +334,7 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newJointFit(r)
-	f.products = expectedMagnitudes(r.productNoise, 1, 1, r.shape.N).run()
+	f.products = magnitude.OfNormal(r.productNoise, 1, 1, r.shape.N).AsRun()
 	c := cuts{inner: 1, outer: 2, share: .64, uncut: .8}
 	f.stepCuts, f.interceptCuts = c, c
 	unit, unitRest := c.units()

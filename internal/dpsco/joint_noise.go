@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 
 	"gonum.org/v1/gonum/floats"
@@ -29,8 +30,8 @@ const (
 // standard deviation of a coordinate of the pilot fit's error other than noise. The result is nil for groups
 // and where it would be inaccurate (constants above). It is post-processing (formulas: joint_moments.md).
 func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
-	if f.grouped || f.tooLong || f.floored > maxHiddenDirections || f.products.index(jointCutTail) < minToldIndex ||
-		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= maxPilotNoise*f.residuals.quantile(0.5)) {
+	if f.grouped || f.tooLong || f.floored > maxHiddenDirections || f.products.Index(magnitude.CutTail) < minToldIndex ||
+		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= maxPilotNoise*f.residuals.Quantile(0.5)) {
 		return nil
 	}
 	interceptKeep := f.interceptKeep()
@@ -140,18 +141,17 @@ func (f *jointFit) whitened(larger float64) *mat.SymDense {
 // their residuals. It assumes that residuals are independent of rows. g is the kept fraction of D. The result
 // is 1 if the histogram of lengths or that of residuals has no visible bin.
 func (f *jointFit) response(g float64) float64 {
-	if !f.lengths.seen || !f.residuals.seen {
+	if !f.lengths.Seen() || !f.residuals.Seen() {
 		return 1
 	}
-	residuals, inner, outer, all := f.residuals.withSpreadBins(), 0.0, 0.0, 0.0
+	residuals, inner, outer, all := f.residuals.WithSpreadBins(), 0.0, 0.0, 0.0
 	rescale := math.Sqrt(linalg.MeanSquareLength(f.q, f.h, f.hDeviation) / f.beyond(0) * max(f.slopes, 1) / f.d)
-	for k, share := range f.lengths.share {
-		length := f.lengths.quantity[k]
+	for length, share := range f.lengths.Visible() {
 		kept := square(min(1, f.bound/length))
 		moment, product := share*kept*square(length), (kept+(1-kept)*f.restored)*length*rescale
 		all += moment
-		inner += moment * residuals.below(f.stepCuts.inner/product)
-		outer += moment * residuals.below(f.stepCuts.outer/product)
+		inner += moment * residuals.Below(f.stepCuts.inner/product)
+		outer += moment * residuals.Below(f.stepCuts.outer/product)
 	}
 	return min(1, ((1/f.stepCuts.uncut-g*(1/f.stepCuts.uncut-1))*inner+g*(outer-inner))/all)
 }
@@ -161,11 +161,11 @@ func (f *jointFit) response(g float64) float64 {
 type keptMean struct {
 	cuts
 	cutMeans
-	seen      *magnitudes            // the histogram by which the cuts were chosen
-	choose    func(*magnitudes) cuts // chooses the cuts by another histogram
-	first     int                    // as in cuts.means
-	doubt     float64                // as in cuts.means
-	deviation float64                // standard deviation of the noise on a coordinate, in the units of the sums
+	seen      *magnitude.Histogram            // the histogram by which the cuts were chosen
+	choose    func(*magnitude.Histogram) cuts // chooses the cuts by another histogram
+	first     int                             // as in cuts.means
+	doubt     float64                         // as in cuts.means
+	deviation float64                         // standard deviation of the noise on a coordinate, in the units of the sums
 }
 
 // stepOfReleases returns the released step.
@@ -199,10 +199,10 @@ func (k keptMean) covariance() (covariance *mat.SymDense, keep float64) {
 	if length > 0 {
 		direction.ScaleVec(1/length, direction)
 	}
-	exponent, across, along, squareKeep := k.seen.index(jointCutTail), 0.0, 0.0, 0.0
+	exponent, across, along, squareKeep := k.seen.Index(magnitude.CutTail), 0.0, 0.0, 0.0
 	var moves [cutDraws]float64
 	for draw := range moves {
-		c := k.choose(k.seen.again(draw))
+		c := k.choose(k.seen.Again(draw))
 		o := c.others(k.deviation, k.keep*length, float64(d-k.first), k.doubt)
 		across, along = across+o.across/cutDraws, along+o.along/cutDraws
 		keep, squareKeep = keep+o.keep/cutDraws, squareKeep+o.squareKeep/cutDraws

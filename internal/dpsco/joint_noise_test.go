@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -97,13 +98,13 @@ func TestOthersKeepLessWhereCurvatureIsLess(t *testing.T) {
 // of it is kept, and less than that of both. Where cuts move it has more, along what lies between.
 func TestNoiseOfAKeptMean(t *testing.T) {
 	const deviation, doubt = 0.01, 1.2
-	counts := make([]float64, magnitudeBins)
+	counts := make([]float64, magnitude.Bins)
 	for k := 10; k < 30; k++ {
 		counts[k] = 10_000 * math.Exp2(-float64(k-10)/2)
 	}
-	choose := func(m *magnitudes) cuts { return newCuts(m, 3, deviation, 0.2, 0.8) }
+	choose := func(m *magnitude.Histogram) cuts { return newCuts(m, 3, deviation, 0.2, 0.8) }
 	variance := func(sd float64, signal []float64) (told, kept, outer float64) {
-		seen := readMagnitudes(slices.Clone(counts), sd, 1, math.Inf(1), floats.Sum(counts)).run()
+		seen := magnitude.Read(slices.Clone(counts), sd, 1, math.Inf(1), floats.Sum(counts)).AsRun()
 		c := choose(seen)
 		m := c.means(append(make([]float64, 3), signal...), 0, deviation, doubt)
 		covariance, _ := keptMean{cuts: c, cutMeans: m, seen: seen, choose: choose, doubt: doubt, deviation: deviation}.covariance()
@@ -179,7 +180,7 @@ func TestCutRowsDoNotRespond(t *testing.T) {
 	}
 	f := newJointFit(r)
 	f.h, f.q = mat.NewSymDense(2, []float64{1, 0, 0, 1}), linalg.Identity(2)
-	counts := expectedMagnitudes(r.lengthNoise[0], 1, 1, 10_000).run()
+	counts := magnitude.OfNormal(r.lengthNoise[0], 1, 1, 10_000).AsRun()
 	f.lengths, f.residuals = counts, counts
 	for _, c := range []struct{ inner, outer, uncut, least, most float64 }{{30, 60, 1, 0.999, 1}, {1e-3, 2e-3, minUncut, 0, 0.01}, {1, 3, 0.8, 0.3, 0.9}} {
 		f.stepCuts = cuts{inner: c.inner, outer: c.outer, uncut: c.uncut}

@@ -6,6 +6,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 )
 
@@ -114,8 +115,8 @@ func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	f := newJointFit(r)
 	f.perRow = float64(max(1, p.GroupCount))
 	f.n /= f.perRow
-	f.residuals = expectedMagnitudes(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, int(f.n)).run()
-	f.products = expectedMagnitudes(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, int(f.n)).run()
+	f.residuals = magnitude.OfNormal(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, int(f.n)).AsRun()
+	f.products = magnitude.OfNormal(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, int(f.n)).AsRun()
 	f.chooseCuts()
 	step, intercept := f.deviations()
 	most := p.Radius / math.Sqrt(p.d())

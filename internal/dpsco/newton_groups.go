@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
@@ -31,7 +32,7 @@ func (a *newtonParts) split(src *mech.Source) {
 
 // countTargets releases the histogram of targets of each group and chooses each group's clipping threshold.
 // common is the histogram of all rows; nil if it was not visible.
-func (a *newtonParts) countTargets(common *magnitudes, src *mech.Source) {
+func (a *newtonParts) countTargets(common *magnitude.Histogram, src *mech.Source) {
 	counts := make([]*mech.Histogram, len(a.fits))
 	for g, f := range a.fits {
 		targets := magnitudeCounts(a.shape.N)
@@ -47,7 +48,7 @@ func (a *newtonParts) countTargets(common *magnitudes, src *mech.Source) {
 	for g, noisy := range releaseCounts(counts, a.targetNoise, src) {
 		f := a.fits[g]
 		if common != nil {
-			f.Curve = f.knowing(common.ofGroup(noisy, f.targetNoise.NoiseMultiplier*math.Sqrt2, f.n), f.n)
+			f.Curve = f.knowing(common.OfGroup(noisy, f.targetNoise.NoiseMultiplier*math.Sqrt2, f.n), f.n)
 		}
 	}
 }

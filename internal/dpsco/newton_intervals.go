@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 
 	"gonum.org/v1/gonum/floats"
@@ -56,8 +57,8 @@ const (
 
 // Assumptions about the rows that histograms may hide there: the expected number, and a cautious one.
 var (
-	expectedTail    = tailAssumption{deviations: 0, steepest: 8}
-	newtonScoreTail = tailAssumption{deviations: 1, steepest: 8}
+	expectedTail    = magnitude.TailAssumption{Deviations: 0, Steepest: 8}
+	newtonScoreTail = magnitude.TailAssumption{Deviations: 1, Steepest: 8}
 )
 
 // errors writes standard errors and intervals, around the fit with a full last step, or why there are none.
@@ -138,12 +139,12 @@ func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 // beyondSight is the number of standard deviations by which the counts above the highest visible bin stand
 // out of their noise, for scores and for row lengths of the first pass together.
 func (f *newtonFit) beyondSight() float64 {
-	return (f.scores.standsOut() + f.firstLengths.standsOut()) / math.Sqrt2
+	return (f.scores.StandsOut() + f.firstLengths.StandsOut()) / math.Sqrt2
 }
 
 // tailIndex is the tail index of lengths, the mean of those of the histograms of scores and of lengths.
 func (f *newtonFit) tailIndex() float64 {
-	return (f.scores.index(intervalTail) + f.lengths.index(intervalTail)) / 2
+	return (f.scores.Index(intervalTail) + f.lengths.Index(intervalTail)) / 2
 }
 
 // longLastStep is why there are no intervals where the fit before the last step is far from the minimum.

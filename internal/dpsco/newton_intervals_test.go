@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 
@@ -204,9 +205,9 @@ func cappedLaw(labels bool, n int, seed uint64) Data {
 
 // shownFit is a fit of labels at a limit, whose histograms show rows of one length, about 1.2.
 func shownFit(limit float64) *newtonFit {
-	counts := make([]float64, magnitudeBins)
-	counts[1-lowestOctave] = 1e6
-	seen, one := readMagnitudes(counts, 1, 1, math.Inf(1), 1e6).apart(), mat.NewSymDense(1, []float64{1})
+	counts := make([]float64, magnitude.Bins)
+	counts[1-magnitude.LowestOctave] = 1e6
+	seen, one := magnitude.Read(counts, 1, 1, math.Inf(1), 1e6).Apart(), mat.NewSymDense(1, []float64{1})
 	return &newtonFit{weights: 1, common: 1, own: 1,
 		newtonReleases: &newtonReleases{Newton: Newton{Curve: logisticCurve{}}, shape: Shape{N: 1_000_000, D: 1}},
 		scores:         seen, lengths: seen, firstLengths: seen, rescale: 1, rescaleScores: 1, limit: limit, bound: limit, meat: one, h: one, parts: make([]*mat.VecDense, scoreShells),
@@ -399,38 +400,6 @@ func TestFarRowsAreAsFarAwayAsLengthsSay(t *testing.T) {
 	}
 }
 
-// magnitudesOf reads a histogram of counts of some half octaves, whose noise has a standard deviation.
-func magnitudesOf(counts map[int]float64, sd, rows float64) *magnitudes {
-	noisy := make([]float64, magnitudeBins)
-	for k, v := range counts {
-		noisy[k-lowestOctave] = v
-	}
-	return readMagnitudes(noisy, sd, 1, math.Inf(1), rows).apart()
-}
-
-// Rows that a histogram may hide are as far away as the farthest that another one shows, no more of them from any size on than the
-// counts there say, and none that are not there.
-func TestHiddenRowsAreAsFarAwayAsTheFarthest(t *testing.T) {
-	counts := func(at map[int]float64) *magnitudes { return magnitudesOf(at, 1, 1000) }
-	scores := counts(map[int]float64{1: 997, 10: 3}) // all that is seen is about 1; three rows at 27, say
-	lengths := counts(map[int]float64{1: 700, 4: 200, 10: 100})
-	near, far := magnitudeMiddles[4-lowestOctave], magnitudeMiddles[10-lowestOctave]
-	for _, c := range []struct{ deviations, want float64 }{
-		{0, 3 * (far - 1)},
-		{1, (3+math.Sqrt2)*(far-1) + (math.Sqrt(8)-math.Sqrt2)*(near-1)}, // two bins of counts, and eight
-		{80, 100*(far-1) + (80*math.Sqrt(8)+3-100)*(near-1)},
-		{1000, 100*(far-1) + 200*(near-1)},
-	} {
-		got := 1000 * (scores.tailAlong(lengths, 1, 1, tailAssumption{deviations: c.deviations, steepest: 8}) - scores.excess(1))
-		if math.Abs(got-c.want) > 1e-9*c.want {
-			t.Errorf("%v deviations: %v, want %v", c.deviations, got, c.want)
-		}
-	}
-	if got := scores.tailAlong(counts(map[int]float64{1: 1000}), 1, 1, expectedTail); got != 0 {
-		t.Errorf("%v where no row is beyond what is seen", got)
-	}
-}
-
 // A histogram that ends below the shell leaves nothing missing; where rows beyond all that it shows surely stand out, half of all that is
 // taken away may pull, and along the shell a part of it where the model is certain not to hold.
 func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
@@ -460,8 +429,8 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 		{"rows stand out", 2.25, 0, .75 * partBeyond, 0},
 		{"rows surely stand out", 3, 0, partBeyond, 0},
 	} {
-		f.scores.above = math.Sqrt2 * c.beyond * f.scores.sd * math.Sqrt(float64(f.scores.hides)) // in both histograms
-		f.firstLengths = f.scores.beyond(-math.Inf(1))
+		f.scores = f.scores.Beyond(math.Sqrt2*c.beyond - f.scores.StandsOut()) // in both histograms
+		f.firstLengths = f.scores.Beyond(-math.Inf(1))
 		if got := f.pull(1, c.missing, extrapolation{certain: c.certain}); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s: a pull of %v, want %v", c.name, got, c.want)
 		}
@@ -557,5 +526,33 @@ func TestShellsAreTheScore(t *testing.T) {
 	}
 	if fullest < 0.99 {
 		t.Errorf("no row has shells beyond %v of their contract", fullest)
+	}
+}
+
+// Limits are chosen by the middles of bins, and intervals read spread bins.
+func TestIntervalsReadSpreadBins(t *testing.T) {
+	size := func(v float64) float64 { return v }
+	spread := func(m *magnitude.Histogram) bool { return m.Mean(size) == m.WithSpreadBins().Mean(size) }
+	r := rand.New(rand.NewPCG(1, 2))
+	x := Data{Shape: Shape{N: 4000, D: 2, Intercept: true}, X: [][]float64{make([]float64, 4000)}, Y: make([]float64, 4000)}
+	for i := range x.Y {
+		x.X[0][i] = r.NormFloat64()
+		x.Y[i] = x.X[0][i] + r.NormFloat64()
+	}
+	releases, err := Newton{Curve: huberCurve{delta: 1, cut: 4}, Bound: 2, Intervals: true}.releases(x.Shape, 0.1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, src := newNewtonParts(releases, x), mechtest.Source(t, 1)
+	f := a.fits[0]
+	f.first(x, src)
+	for step := range newtonSteps {
+		if f.scores == nil || spread(f.scores) || spread(f.lengths) {
+			t.Errorf("step %d: a limit is chosen by spread bins, or by none", step)
+		}
+		a.step(step, src)
+	}
+	if !spread(f.scores) || !spread(f.lengths) {
+		t.Error("intervals read the middles of bins")
 	}
 }

@@ -52,7 +52,7 @@ func (f *newtonFit) cutsMove() bool {
 		return true
 	}
 	missing := len(f.parts) > 1 && f.missing(newtonScoreTail) > maxToldMissing
-	return missing || counts.index(intervalTail) < minToldIndex || f.tailIndex() < minToldLengths
+	return missing || counts.Index(intervalTail) < minToldIndex || f.tailIndex() < minToldLengths
 }
 
 const (
@@ -127,14 +127,14 @@ func (f *newtonFit) movedByLimit() mat.Vector {
 	if outer == 0 || !f.scoresAreKnown {
 		return nil
 	}
-	low, high := f.limitFor(f.scores.beyond(-1), newtonSteps-1), f.limitFor(f.scores.beyond(1), newtonSteps-1)
+	low, high := f.limitFor(f.scores.Beyond(-1), newtonSteps-1), f.limitFor(f.scores.Beyond(1), newtonSteps-1)
 	sizes, limit := f.sizes()
 	inShell := func(u float64) float64 { return f.shellPart(outer, u) }
-	shown := sizes.mean(inShell)
+	shown := sizes.Mean(inShell)
 	if !(shown > 0) {
 		return nil
 	}
-	cut, width := limit*(1-sizes.below(limit))/shown, shellWidth(outer, len(f.parts))
+	cut, width := limit*(1-sizes.Below(limit))/shown, shellWidth(outer, len(f.parts))
 	curvature := f.shellCurvature(outer)
 	off := mat.NewVecDense(f.shape.D, nil)
 	off.AddScaledVec(f.parts[outer], -curvature, f.g)

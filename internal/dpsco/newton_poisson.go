@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 
 	"gonum.org/v1/gonum/floats"
@@ -13,10 +14,10 @@ import (
 // mean - y log(mean). Targets above cut count as cut, which bounds the score by a number that depends on
 // the features alone. cut follows from the histogram of targets that the first pass releases.
 type poissonCurve struct {
-	unit     float64     // of the bins of the histogram of targets
-	cut      float64     // largest target
-	seen     *magnitudes // histogram of targets; nil before the first pass
-	exposure float64     // a typical exposure, where there is no intercept; 0: not known
+	unit     float64              // of the bins of the histogram of targets
+	cut      float64              // largest target
+	seen     *magnitude.Histogram // histogram of targets; nil before the first pass
+	exposure float64              // a typical exposure, where there is no intercept; 0: not known
 }
 
 // firstCount is the clipping threshold of targets, in units of the target's scale, in the first pass and
@@ -56,15 +57,15 @@ func (r *newtonRows) target(i int) float64 {
 // knowing chooses the clipping threshold. The noise of a coordinate of the score is 2 noise cut, and the
 // mean excess of counts over the threshold, also of those that noise may hide, is a bias, which weighs
 // cutWeight times as much as noise, since no interval includes it.
-func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
-	if !sizes.seen {
+func (c poissonCurve) knowing(sizes *magnitude.Histogram, noise float64) poissonCurve {
+	if !sizes.Seen() {
 		return c
 	}
 	c.seen = sizes
-	c.cut = sizes.cheapestCut(func(cut float64) float64 {
-		return square(2*noise*cut) + square(cutWeight*sizes.tail(cut, boundTail))
+	c.cut = sizes.CheapestCut(func(cut float64) float64 {
+		return square(2*noise*cut) + square(cutWeight*sizes.Tail(cut, boundTail))
 	})
-	if sizes.top == 0 { // only zeros are visible: counts above 0 are rare and about as large as their scale
+	if sizes.Top() == 0 { // only zeros are visible: counts above 0 are rare and about as large as their scale
 		c.cut = max(c.cut, c.unit)
 	}
 	return c
@@ -78,10 +79,10 @@ const cutWeight = 3
 // exceeds one unit, these counts are taken to be one unit plus an exponential variable with the excess as
 // its mean.
 func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
-	if c.seen == nil || c.seen.top > 0 || !s.intercept {
+	if c.seen == nil || c.seen.Top() > 0 || !s.intercept {
 		return c
 	}
-	mean, share := s.gradient.AtVec(0)*s.shortened, max(s.usable-c.seen.counted, c.seen.sd/c.seen.rows)
+	mean, share := s.gradient.AtVec(0)*s.shortened, max(s.usable-c.seen.Counted(), c.seen.Deviation()/c.seen.Rows())
 	over := mean/share - c.unit
 	if mean < s.noise() || over <= 0 {
 		return c
@@ -158,14 +159,14 @@ func (c poissonCurve) beginAtLevel(s *newtonStart) (w []float64, curvature float
 	w = s.linearSlopes()
 	squares := square(floats.Norm(linalg.SolveTriangular(s.q, w), 2)) * s.shortened / s.usable // of exposure times squared predictions
 	level := 0.0
-	if c.exposure > 0 && c.seen != nil && c.seen.top > 0 && squares > 0 {
-		level = math.Log(c.seen.excess(0) / c.exposure / c.unit)
+	if c.exposure > 0 && c.seen != nil && c.seen.Top() > 0 && squares > 0 {
+		level = math.Log(c.seen.Excess(0) / c.exposure / c.unit)
 	}
 	if level <= farLevel {
 		return make([]float64, len(w)), c.unit
 	}
 	first := c.firstCut() * math.Sqrt(c.exposure)
-	kept := c.seen.mean(func(y float64) float64 { return min(y, first) })
+	kept := c.seen.Mean(func(y float64) float64 { return min(y, first) })
 	like := squares * c.exposure / square(kept)
 	mean, variance := 1.0, max(1/like-1, 0)
 	if like > 1 {
@@ -207,20 +208,20 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	switch {
 	case c.seen == nil:
 		return cut, cut
-	case c.seen.top == 0:
-		if zeros := c.seen.sd / s.rows / s.usable; zeros < s.deviation && !s.weighted {
-			cut = min(cut, max(-math.Log(min(c.seen.counted/s.usable, 1-zeros))*c.unit/exposure, least))
+	case c.seen.Top() == 0:
+		if zeros := c.seen.Deviation() / s.rows / s.usable; zeros < s.deviation && !s.weighted {
+			cut = min(cut, max(-math.Log(min(c.seen.Counted()/s.usable, 1-zeros))*c.unit/exposure, least))
 		}
 		return cut, cut
 	}
-	mean, first := c.seen.excess(0), c.firstCut()*math.Sqrt(exposure)
+	mean, first := c.seen.Excess(0), c.firstCut()*math.Sqrt(exposure)
 	switch {
 	case s.weighted && s.offset:
 		first = c.firstCut()
 	case s.weighted:
 		first = c.firstCut() / math.Sqrt(exposure)
 	}
-	kept := c.seen.mean(func(y float64) float64 { return min(y, first) })
+	kept := c.seen.Mean(func(y float64) float64 { return min(y, first) })
 	switch {
 	case !s.weighted:
 		cut = max(kept/exposure, least)

@@ -1,7 +1,6 @@
 package dpsco
 
 import (
-	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -560,25 +559,6 @@ func TestAGroupOfCountsFarFromOthersHasIntervals(t *testing.T) {
 		t.Logf("mean %g: %d of %d have intervals, and %d of %d hold", c.mean, given, draws, covered, all)
 		if given < draws/2 || 4*covered < 3*all {
 			t.Errorf("mean %g: %d of %d have intervals, and %d of %d hold", c.mean, given, draws, covered, all)
-		}
-	}
-}
-
-// What is seen ends before a gap beyond which lies a group of rows, but not before one that a tail has.
-func TestBulkOfMagnitudes(t *testing.T) {
-	read := func(counts map[int]float64) *magnitudes { return magnitudesOf(counts, 20, 10_000) }
-	near := map[int]float64{0: 4000, 1: 5000, 2: 600}
-	with := func(far map[int]float64) map[int]float64 {
-		all := maps.Clone(near)
-		maps.Copy(all, far)
-		return all
-	}
-	if m := read(with(map[int]float64{5: 40, 6: 300})); m.bulk() == m || m.bulk().edge() != read(near).edge() || m.bulk().index(intervalTail) < 1.3*m.index(intervalTail) {
-		t.Errorf("up to %v, with an index of %v and %v", m.bulk().edge(), m.bulk().index(intervalTail), m.index(intervalTail))
-	}
-	for name, far := range map[string]map[int]float64{"a tail": {3: 150, 4: 90}, "a gap that noise makes": {3: 60, 4: 90}, "most rows": {6: 20_000}} {
-		if m := read(with(far)); m.bulk() != m {
-			t.Errorf("%s: up to %v of %v", name, m.bulk().edge(), m.edge())
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 )
 
 // lowNewtonMoments is the noise of second moments, as momentNoise computes it, above which Newton treats
@@ -138,8 +139,8 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	f := newNewtonFit(r)
 	f.n /= float64(max(1, p.GroupCount))
 	f.mean, f.rescale, f.rescaleScores = curvature, 1, 1
-	tails := expectedMagnitudes(r.sizeNoise[newtonSteps-2], size*math.Sqrt(p.d()), size, int(f.n)).apart()
-	if tails.seen {
+	tails := magnitude.OfNormal(r.sizeNoise[newtonSteps-2], size*math.Sqrt(p.d()), size, int(f.n)).Apart()
+	if tails.Seen() {
 		f.scores, f.lengths, f.scoresAreKnown = tails, tails, true
 		if a.Curve.counted() != nil { // the lengths are those of the bounds of scores
 			f.perLength, f.kept = 1, 1
@@ -148,7 +149,7 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	last := newtonSteps - 1
 	f.choose(last)
 	deviation := 2 * f.limit * r.scoreNoise[last].NoiseMultiplier / f.n / curvature
-	if !tails.seen { // the limit is then in whitened coordinates
+	if !tails.Seen() { // the limit is then in whitened coordinates
 		deviation *= math.Sqrt(curvature)
 	}
 	return Forecast{Deviation: repeat(min(p.Radius/math.Sqrt(p.d()), deviation), p.D)}, nil

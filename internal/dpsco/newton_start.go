@@ -18,7 +18,7 @@ type newtonStart struct {
 	gradient   *mat.VecDense // mean of row times target
 	deviation  float64       // standard deviation of the noise on a coordinate of the gradient
 	noiseFloor float64       // threshold below which eigenvalues count as noise
-	longer     float64       // factor returned by readLengths, by which moments, gradient and noise are corrected
+	longer     float64       // factor returned by magnitude.ReadLengths, by which moments, gradient and noise are corrected
 	q          *mat.Dense    // whitens the rows
 	shortened  float64       // factor by which second moments are too small because the pass shortened rows
 	usable     float64       // share of usable rows

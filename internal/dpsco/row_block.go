@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
@@ -10,45 +11,6 @@ import (
 
 // A pass computes, for each row x, z = P'x and the residual e = y - <x, w>. P and w are released or public,
 // so that everything here is a function of one row and of those.
-
-// halfOctaves are the bins of magnitudes: edges at 2^-8 to 2^16 units in steps of a factor of sqrt 2, and
-// one bin below and one above.
-var halfOctaves = mech.Bins{Width: 1, Half: 25}
-
-// lowestOctave is the exponent of the lowest edge, in half octaves.
-const lowestOctave = -16
-
-// halfOctave is the position of a magnitude, in units, among halfOctaves: the binary exponent of its
-// square, as the middle of a bin. NaN remains NaN.
-func halfOctave(v float64) float64 {
-	square := v * v
-	if math.IsNaN(square) {
-		return square
-	}
-	exponent := int(math.Float64bits(square)>>52) - 1023
-	return float64(exponent-lowestOctave) + 1.5 - float64(halfOctaves.Half)
-}
-
-// sizeBin returns the number of the magnitude bin for a size in units.
-func sizeBin(size float64) int {
-	return int(numeric.ClampBetween(math.Floor(halfOctave(size)+float64(halfOctaves.Half)), 0, magnitudeBins-1))
-}
-
-// bins writes the bin numbers of magnitudes, in units, among halfOctaves, consistent with halfOctave; -1
-// for NaN.
-func bins(dst []int32, v []float64) {
-	dst = dst[:len(v)]
-	for i, x := range v {
-		square := math.Float64bits(x * x)
-		bin := int32(square>>52) - 1023 - lowestOctave + 1
-		if dst[i] = min(max(bin, 0), magnitudeBins-1); square > infinity {
-			dst[i] = -1
-		}
-	}
-}
-
-// infinity is the bit pattern of +Inf: larger patterns are NaN.
-const infinity = 0x7ff << 52
 
 // rowBlock is a block of rows in the coordinates of a pass.
 type rowBlock struct {
@@ -148,7 +110,7 @@ func (r *rowBlock) countFirst(h *mech.Histogram, v []float64, unit float64) {
 
 // countSizes adds magnitudes, in units, to a histogram. scratch holds the bin numbers.
 func countSizes(h *mech.Histogram, v []float64, scratch []int32) {
-	bins(scratch, v)
+	magnitude.BinsOf(scratch, v)
 	h.AddBins(scratch[:len(v)])
 }
 

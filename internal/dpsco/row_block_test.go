@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 )
@@ -100,7 +101,7 @@ type seenPass struct {
 
 func newSeenPass(f *jointFit, rows int) *seenPass {
 	n := f.shape.N
-	histogram := func() *mech.Histogram { return mech.NewHistogram(halfOctaves, n, 1) }
+	histogram := func() *mech.Histogram { return mech.NewHistogram(magnitude.HalfOctaves, n, 1) }
 	return &seenPass{jointFit: f, pilot: mech.NewMoments(f.pilotContract()), meat: mech.NewMoments(f.meatContract()), e: histogram(), length: histogram(),
 		size: histogram(), step: mech.NewSum(f.stepContract()), level: mech.NewSum(f.interceptContract()), shortened: make([]float64, rows)}
 }
@@ -125,7 +126,9 @@ func (s *seenPass) add(x Data, u int) {
 		block.X[x.D][i-first] = s.shortened[i] * (residualWeight / s.cut) * max(-s.cut, min(r.e, s.cut))
 	}
 	addRows(s.pilot, mech.Rows{X: block.X}, 1, map[bool][]int{true: {0, last - first}}[records])
-	count := func(h *mech.Histogram, v float64) { h.AddRows(mech.Rows{Intercept: true}, []float64{halfOctave(v)}) }
+	count := func(h *mech.Histogram, v float64) {
+		h.AddRows(mech.Rows{Intercept: true}, []float64{magnitude.Position(v)})
+	}
 	count(s.e, rows[0].e/s.Scale)
 	count(s.length, rows[0].length)
 	size := func(given []float64, c float64) float64 {

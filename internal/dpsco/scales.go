@@ -51,7 +51,7 @@ const (
 	tinyBy     = 0.1
 )
 
-// laplaceTailOfRuns is as laplaceTailOfMagnitudes, at sureBy standard deviations instead of seenMode: the lower a threshold, the nearer
+// laplaceTailOfRuns is as laplaceTailOfMagnitudes, at sureBy standard deviations instead of seenMode of magnitude: the lower a threshold, the nearer
 // are both tails.
 const laplaceTailOfRuns = 1.7
 

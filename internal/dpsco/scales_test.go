@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -51,46 +50,6 @@ func TestScalesThatAreFarTooSmallCostLittle(t *testing.T) {
 				t.Errorf("an interval, or %q", r.WhyNull)
 			}
 		}
-	}
-}
-
-// What rows are shortened by is read where at least half of them are; long rows among short ones, and noise, are not taken
-// for it. Directions that are short beside the longest are as long as their scales say.
-func TestLengthsSayHowFarMostRowsAreShortened(t *testing.T) {
-	const rows, bound = 1e5, 3
-	noise := mech.Gaussian{NoiseMultiplier: 10}
-	counts := func(shares map[float64]float64) []float64 {
-		noisy := make([]float64, magnitudeBins)
-		for length, share := range shares {
-			k := 0
-			for k < len(magnitudeEdges) && length >= magnitudeEdges[k] {
-				k++
-			}
-			noisy[k] += share * rows
-		}
-		return noisy
-	}
-	for _, c := range []struct {
-		shares         map[float64]float64
-		tooLong, times float64
-	}{
-		{map[float64]float64{2: 1}, 10, 1}, {map[float64]float64{2: .6, 5000: .4}, 10, 1}, {map[float64]float64{2: .4, 3000: .6}, 30, 1000},
-		{map[float64]float64{60: 1}, 30, 1}, {map[float64]float64{60: 1}, 10, 20}, {map[float64]float64{20: 1}, 10, 1}, {map[float64]float64{3000: .45}, 10, 1}, {nil, 10, 1},
-	} {
-		if _, times := readLengths(counts(c.shares), noise, 4, bound, c.tooLong, rows); times < c.times/1.3 || times > c.times*1.3 {
-			t.Errorf("%v: %v times, want %v", c.shares, times, c.times)
-		}
-	}
-	w := linalg.Whitener{Values: []float64{1, 1 / math.Sqrt(5), 1 / math.Sqrt(1000)}}
-	var moments []float64
-	for _, v := range w.AtScales(10).Values {
-		moments = append(moments, math.Round(1000/(v*v))/1000)
-	}
-	if !slices.Equal(moments, []float64{1, 1, 1000}) {
-		t.Errorf("second moments of 1, 5 and 1000, shortened 10 times, are taken for %v", moments)
-	}
-	if same := w.AtScales(1).Values; !slices.Equal(same, w.Values) {
-		t.Errorf("where nothing is shortened %v becomes %v", w.Values, same)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -187,7 +188,7 @@ func (g *scoring) event() privacy.Event {
 
 // check reports whether every release can be made.
 func (g *scoring) check() error {
-	checks := []error{mech.CheckHistogram(halfOctaves, g.shape.N, 1), g.momentContract().Check(), g.sumContract().Check()}
+	checks := []error{mech.CheckHistogram(magnitude.HalfOctaves, g.shape.N, 1), g.momentContract().Check(), g.sumContract().Check()}
 	for _, noise := range g.noises {
 		checks = append(checks, noise.Check())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
@@ -119,9 +120,9 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 		if g.Counts {
 			m.compareWithRate(rows, src)
 		} else {
-			m.centre = g.mean(rows, m.targets.edge(), src)
+			m.centre = g.mean(rows, m.targets.Edge(), src)
 			m.deviations = g.histogram(deviationsRelease, rows, m.unit, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
-			rare = m.targets.rarelyAsLargeAs(m.scale)
+			rare = m.targets.RarelyAsLargeAs(m.scale)
 		}
 		m.mayHide(m.deviations, rare)
 	}
@@ -147,7 +148,7 @@ func (m *measured) findScales(rows scoredRows, noise mechanism, src *mech.Source
 	if m.unknown = m.TargetUnscaled && !seen; m.TargetUnscaled && seen {
 		m.scale, m.unit = size, size
 	}
-	typical = seen && targets.between(typicalPart*m.scale, 4*m.scale) >= typicalShare*float64(rows.N)
+	typical = seen && targets.between(magnitude.TypicalPart*m.scale, 4*m.scale) >= magnitude.TypicalShare*float64(rows.N)
 	if size, seen := residuals.size(noise); seen {
 		m.unit = max(size, minUnit*m.scale)
 	}
@@ -167,21 +168,21 @@ const beyondTypical = 8
 // a small deviance would have with a count of 1. For other targets it extends beyond the target's scale if
 // rare: a residual may be as large as the target if targets are rarely about as large as their scale, or if they are not
 // seen. Otherwise the visible residuals are smaller because the model predicts well.
-func (m *measured) mayHide(h *magnitudes, rare bool) {
-	h.bounded = m.Labels || m.Counts
+func (m *measured) mayHide(h *magnitude.Histogram, rare bool) {
+	h.SetBounded(m.Labels || m.Counts)
 	switch {
 	case m.Labels:
-		h.reach(h.reachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
+		h.Reach(h.ReachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
 	case m.Counts:
-		h.reach(h.reachOf(func(deviance float64) float64 { return unitDeviance(1, deviance/2) }))
+		h.Reach(h.ReachOf(func(deviance float64) float64 { return unitDeviance(1, deviance/2) }))
 	case rare:
-		h.reach(beyondTypical * m.scale)
+		h.Reach(beyondTypical * m.scale)
 	}
 }
 
 // histogram releases the magnitudes of a number of every row, in half octaves of unit.
-func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitudes {
-	counts := merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, rows.N, 1)}
+func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitude.Histogram {
+	counts := merging[*mech.Histogram]{total: mech.NewHistogram(magnitude.HalfOctaves, rows.N, 1)}
 	rows.one().pass(func() func(int, Data) {
 		h, v, bins := counts.fork(), make([]float64, blockRows), make([]int32, blockRows)
 		return func(_ int, b Data) {
@@ -191,9 +192,9 @@ func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mec
 			countSizes(h, v[:b.N], bins)
 		}
 	})
-	noisy := make([]float64, 2*halfOctaves.Half)
+	noisy := make([]float64, 2*magnitude.HalfOctaves.Half)
 	g.noises[name].Release(noisy, counts.merged().Bounded(), src)
-	return readMagnitudes(noisy, countStdDev(g.noises[name], 1, laplaceTailOfMagnitudes), unit, math.Inf(1), float64(rows.N)).run()
+	return magnitude.Read(noisy, countStdDev(g.noises[name], 1, laplaceTailOfMagnitudes), unit, math.Inf(1), float64(rows.N)).AsRun()
 }
 
 // mean releases the mean of clipped targets.

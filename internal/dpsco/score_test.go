@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -602,15 +603,15 @@ func TestMetricsAreNamed(t *testing.T) {
 func TestHeavyTailsOfScores(t *testing.T) {
 	const rows = 20_000
 	for sd, want := range map[float64]string{20: "", 60: "", 200: whyHeavyTail} {
-		counts := make([]float64, magnitudeBins)
-		for k, left := 10, float64(rows); k < magnitudeBins; k, left = k+1, left/1.3 { // an index of .76
+		counts := make([]float64, magnitude.Bins)
+		for k, left := 10, float64(rows); k < magnitude.Bins; k, left = k+1, left/1.3 { // an index of .76
 			counts[k] = left * 0.3 / 1.3
 		}
-		seen := readMagnitudes(counts, sd, 1, math.Inf(1), rows).run()
-		if got := sizeIndex.refuses(seen, whyHeavyTail); got != want {
+		seen := magnitude.Read(counts, sd, 1, math.Inf(1), rows).AsRun()
+		if got := sizeIndex.Refuses(seen, whyHeavyTail); got != want {
 			t.Errorf("noise of %v rows: %q, want %q", sd, got, want)
 		}
-		if got := squareIndex.refuses(seen, whyHeavyTail); got != whyHeavyTail {
+		if got := squareIndex.Refuses(seen, whyHeavyTail); got != whyHeavyTail {
 			t.Errorf("noise of %v rows: the mean of squares has an interval", sd)
 		}
 	}

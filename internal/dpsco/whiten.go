@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
 
@@ -96,12 +97,12 @@ const rareShare = 0.25
 // such rows are no longer than others; lengths is the histogram of those lengths. A feature is included
 // only if enough visible rows are as long as the constant and one feature at its scale. Moments below
 // hidden are noise.
-func rareLengths(moments *mat.SymDense, hidden float64, lengths *magnitudes, intercept bool) (rare []float64) {
+func rareLengths(moments *mat.SymDense, hidden float64, lengths *magnitude.Histogram, intercept bool) (rare []float64) {
 	first := 0
 	if intercept {
 		first = 1
 	}
-	long := 1 - lengths.below(math.Sqrt(float64(first+1)))
+	long := 1 - lengths.Below(math.Sqrt(float64(first+1)))
 	for j := first; j < moments.SymmetricDim(); j++ {
 		share := max(moments.At(j, j), hidden, linalg.MinEigenvalue)
 		if share < rareShare && share < 2*long {

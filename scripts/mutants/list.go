@@ -369,16 +369,16 @@ var mutants = []mutant{
 	{"joint moments: what is kept tells the noise of the inner sum alone", "internal/dpsco/joint_cuts.go",
 		`math.Hypot(noise*(1/c.uncut-m.keep*inflation), m.keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
 
-	{"joint moments: nothing says how far rows are shortened", "internal/dpsco/magnitudes.go",
+	{"joint moments: nothing says how far rows are shortened", "internal/dpsco/magnitude/histogram.go",
 		"typical > tooLong*bound", "typical > 1e9*tooLong*bound", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
-	{"joint moments: one long row in three passes for all", "internal/dpsco/magnitudes.go",
-		"all.quantile(1 - 0.5/all.counted)", "all.quantile(0.67)", []tests{{"./internal/dpsco", "TestLengthsSayHowFar"}}},
+	{"joint moments: one long row in three passes for all", "internal/dpsco/magnitude/histogram.go",
+		"all.Quantile(1 - 0.5/all.counted)", "all.Quantile(0.67)", []tests{{"./internal/dpsco/magnitude", "TestLengthsSayHowFar"}}},
 	{"joint moments: intervals are where rows are far too long for their scales", "internal/dpsco/joint_intervals.go",
 		"case f.tooLong:", "case f.tooLong && f.n < 0:", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
 	{"newton: intervals are where rows are far too long for their scales", "internal/dpsco/newton_intervals.go",
 		"case f.tooLong:", "case f.tooLong && f.n < 0:", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
 	{"joint moments: all directions are as long as the longest", "internal/dpsco/linalg/whitener.go",
-		"moment < longDirection*most", "moment < 0*most", []tests{{"./internal/dpsco", "TestLengthsSayHowFar"}}},
+		"moment < longDirection*most", "moment < 0*most", []tests{{"./internal/dpsco/linalg", "TestShortDirections"}}},
 
 	// Standardised columns.
 	{"standardised: the second histogram is not charged", "internal/dpsco/standardise.go",
@@ -464,7 +464,7 @@ var mutants = []mutant{
 	{"newton: steps of labels with offsets are no longer than others", "internal/dpsco/newton_recipe.go",
 		"logisticCurve{offset: p.Offset != \"\"}", "logisticCurve{}", []tests{{"./internal/dpsco", "TestLabelsFindALevelFarFromTheirOffsets"}}},
 	{"newton: rows far beyond the hidden tail do not count against a smaller delta", "internal/dpsco/newton_narrow.go",
-		" + residuals.farther(delta, f.delta)", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
+		" + residuals.Farther(delta, f.delta)", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
 		`r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])`, `r.scoreNoise[t], r.curvatureNoise[t] = part(4*share.scores[t]), part(share.curvatures[t])`, []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},
 	{"newton: a histogram is not charged", "internal/dpsco/newton.go",
@@ -486,13 +486,13 @@ var mutants = []mutant{
 	{"newton: an empty shell makes no numbers of intervals", "internal/dpsco/newton_shells.go",
 		"if taken == 0 {", "if taken < 0 {", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
 	{"newton: intervals take rows of a bin to be at its middle", "internal/dpsco/newton_fit.go",
-		"f.scores, f.lengths = f.scores.withSpreadBins(), f.lengths.withSpreadBins()", "f.scores, f.lengths = f.scores.beyond(0), f.lengths.beyond(0)", []tests{{"./internal/dpsco", "TestIntervalsReadSpreadBins"}}},
+		"f.scores, f.lengths = f.scores.WithSpreadBins(), f.lengths.WithSpreadBins()", "f.scores, f.lengths = f.scores.Beyond(0), f.lengths.Beyond(0)", []tests{{"./internal/dpsco", "TestIntervalsReadSpreadBins"}}},
 	{"newton: rows that are certainly there pull no more than others", "internal/dpsco/newton_intervals.go",
 		"return taken * max(part, partBeyond", "return taken * max(part, 0*partBeyond", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
-	{"newton: rows that noise hides are not far away", "internal/dpsco/magnitudes.go",
-		"excess += rows * max(0, size-cut)", "excess += 0 * max(0, size-cut)", []tests{{"./internal/dpsco", "TestHiddenRowsAreAsFarAway"}}},
+	{"newton: rows that noise hides are not far away", "internal/dpsco/magnitude/tails.go",
+		"excess += rows * max(0, size-cut)", "excess += 0 * max(0, size-cut)", []tests{{"./internal/dpsco/magnitude", "TestHiddenRowsAreAsFarAway"}}},
 	{"newton: lengths of the first pass are those of shortened rows", "internal/dpsco/newton_first.go",
-		"f.firstScore = score * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound)))", "f.firstScore = f.rescale / math.Sqrt(f.mean) * min(1, whole)", []tests{{"./internal/dpsco", "TestFarRowsAreAsFarAway"}}},
+		"f.firstScore = score * math.Sqrt(whole/(whole-lengths.ExcessSquare(f.Bound)))", "f.firstScore = f.rescale / math.Sqrt(f.mean) * min(1, whole)", []tests{{"./internal/dpsco", "TestFarRowsAreAsFarAway"}}},
 	{"newton: intervals are where the coefficients are", "internal/dpsco/newton_intervals.go",
 		`slices.Clone(f.centre)), x.factor, middle)`, `slices.Clone(f.centre)), 0, middle)`, []tests{{"./internal/dpsco", "TestIntervalsMoveToward"}}},
 	{"newton: intervals of counts that a few long rows carry", "internal/dpsco/newton_intervals.go",
@@ -509,14 +509,14 @@ var mutants = []mutant{
 		"if c.isFlag(f) {", "if c.isFlag(f) && f == \"\" {", []tests{{"./tests", "TestAFeatureThatNoiseHides"}}},
 	{"hidden directions leave the constant an interval", "internal/dpsco/result.go",
 		"|| j == 0 && r.Intercept)", "|| j == 0 && r.Cut)", []tests{{"./internal/dpsco", "TestAHiddenDirectionNames"}}},
-	{"score: heavy tails have no intervals, however much is seen of them", "internal/dpsco/magnitudes.go",
+	{"score: heavy tails have no intervals, however much is seen of them", "internal/dpsco/magnitude/tails.go",
 		"if seenAlone*of.sd <= coarseNoise*of.rows {", "if seenAlone*of.sd <= 0*of.rows {", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
-	{"score: heavy tails have intervals where next to nothing is seen of them", "internal/dpsco/magnitudes.go",
+	{"score: heavy tails have intervals where next to nothing is seen of them", "internal/dpsco/magnitude/tails.go",
 		"if seenAlone*of.sd <= coarseNoise*of.rows {", "if seenAlone*of.sd <= 1e9*of.rows {", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
 	{"score: a target that noise hides is of size 1", "internal/dpsco/score_rows.go",
 		"m.unknown = m.TargetUnscaled && !seen;", "m.unknown = false;", []tests{{"./internal/dpsco", "TestScoresOfWhatIsRareCover"}}},
 	{"score: squares of the heaviest tails have intervals", "internal/dpsco/score_metrics.go",
-		"fine: 2}", "fine: 0}", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
+		"Fine: 2}", "Fine: 0}", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
 	{"joint: a direction that few rows tell about has intervals", "internal/dpsco/joint_intervals.go",
 		"return max(f.floored, f.shortenedCount)", "return f.floored", []tests{{"./internal/dpsco", "TestARareFlagWithALargeEffect"}}},
 	{"newton: counts beside zeros are as large as their scale", "internal/dpsco/newton_poisson.go",
@@ -549,7 +549,7 @@ var mutants = []mutant{
 	}
 `, []tests{{"./internal/dpsco", "TestNewtonReplays$"}}},
 	{"newton: rows of a bin are at its middle in the choice of delta", "internal/dpsco/newton_narrow.go",
-		"	residuals = residuals.withSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it\n", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
+		"	residuals = residuals.WithSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it\n", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
 	{"newton: nearly redundant features count as far as noise allows", "internal/dpsco/newton_start.go",
 		"if w.Values[k] < 1/math.Sqrt(s.noiseFloor) {", "if true {", []tests{{"./internal/dpsco", "TestHiddenDirectionsOfRedundantFeatures"}}},
 	{"newton: the sizes of counts are not charged", "internal/dpsco/newton.go",
@@ -571,7 +571,7 @@ var mutants = []mutant{
 	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
 		`g.noises[centreRelease].Release(total`, `mech.Gaussian{NoiseMultiplier: g.noises[centreRelease].(mech.Gaussian).NoiseMultiplier / 2}.Release(total`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"score: the rate is the table's own", "internal/dpsco/score_counts.go",
-		`	m.centre, m.rateDoubt = m.rate(rows, m.targets.edge(), src)`, `	m.centre, m.rateDoubt = m.rate(rows, m.targets.edge(), src)
+		`	m.centre, m.rateDoubt = m.rate(rows, m.targets.Edge(), src)`, `	m.centre, m.rateDoubt = m.rate(rows, m.targets.Edge(), src)
 	if y := rows.Y[0]; y > 0 && y < 1e9 {
 		m.centre *= 1 + y
 	}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
@@ -593,13 +593,13 @@ var mutants = []mutant{
 	{"weights: rows are bounded by their own, which may depend on the target", "internal/dpsco/newton_rows.go",
 		"bounding := max(common, v)", "bounding := v", []tests{{"./internal/dpsco", "TestWeightsMayDependOnTheTarget"}}},
 	{"weights: without an intercept all may be the largest", "internal/dpsco/newton_first.go",
-		"mean = min(1, max(f.firstLengths.excessSquare(0)/f.d, minWeight))", "mean = 1", []tests{{"./internal/dpsco", "TestWeightsFarBelowTheLargestOne"}}},
+		"mean = min(1, max(f.firstLengths.ExcessSquare(0)/f.d, minWeight))", "mean = 1", []tests{{"./internal/dpsco", "TestWeightsFarBelowTheLargestOne"}}},
 	{"joint: whatever noise may hide withholds intervals of targets near 0", "internal/dpsco/joint_intervals.go",
 		"rows > hiddenTargets*f.larger", "rows > 0", []tests{{"./internal/dpsco", "TestCountsAtALargeScaleHaveIntervals"}}},
 	{"weights: curvatures have the bounding weight", "internal/dpsco/newton_rows.go",
 		"return r.own[i]", "return 1", []tests{{"./internal/dpsco", "TestWeightsMayDependOnTheTarget"}}},
 	{"weights: the level is taken for that of rows without", "internal/dpsco/joint_fit.go",
-		`if !f.weighted && f.residuals.usable() == 1 {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheInterceptIsWeighted"}}},
+		`if !f.weighted && f.residuals.Usable() == 1 {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheInterceptIsWeighted"}}},
 	{"weights: batches have those of other rows", "internal/dpsco/oracle.go",
 		"		gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
 	{"weights: medians have weights of the target alone", "internal/dpsco/weights.go",
@@ -778,8 +778,8 @@ var mutants = []mutant{
 		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`,
 		[]tests{{"./internal/dpsco", "TestAScoreCosts"}, {"./internal/dpsco", "TestADescriptionCosts"}, {"./internal/dpsco", "TestSecondMomentsCost"}}},
 	{"a score is about the exact mean of the target", "internal/dpsco/score_rows.go",
-		`		m.centre = g.mean(rows, m.targets.edge(), src)
-`, `		m.centre = g.mean(rows, m.targets.edge(), src)
+		`		m.centre = g.mean(rows, m.targets.Edge(), src)
+`, `		m.centre = g.mean(rows, m.targets.Edge(), src)
 		for _, y := range rows.Y {
 			if math.Abs(y) < 1e6 {
 				m.centre += y / float64(rows.N)
@@ -1377,7 +1377,7 @@ var mutants = []mutant{
 	{"joint: a rare flag as the target has no intervals", "internal/dpsco/scaled.go",
 		"r.rareTarget && !a.FlagY", "r.rareTarget", []tests{{"./internal/dpsco", "TestIntervalsAreWithheldWhereNoiseHidesTheTargets"}}},
 	{"joint: intercepts allow for half of what is clipped", "internal/dpsco/joint_intervals.go",
-		"return f.residuals.powerTail(f.interceptCuts.outer, 1, intervalTail)", "return biasShare * f.residuals.tail(f.interceptCuts.outer, intervalTail)", []tests{{"./internal/dpsco", "TestIntervalsOfHeavyTailedCostsCover"}}},
+		"return f.residuals.PowerTail(f.interceptCuts.outer, 1, intervalTail)", "return biasShare * f.residuals.Tail(f.interceptCuts.outer, intervalTail)", []tests{{"./internal/dpsco", "TestIntervalsOfHeavyTailedCostsCover"}}},
 	{"joint: slopes of heavy tails allow for a steep tail", "internal/dpsco/joint_intervals.go",
 		"const heavyProducts = 1.4", "const heavyProducts = 0", []tests{{"./internal/dpsco", "TestIntervalsOfHeavyTailedCostsCover"}}},
 	{"joint: a few rows in each of many bins are not taken together", "internal/dpsco/joint_intervals.go",
