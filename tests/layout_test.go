@@ -27,8 +27,8 @@ const (
 
 // mayImport is the dependency direction: the packages of this module that each
 // package may import. cmd -> job -> { arrowio, ledger, dpsco }, and inside
-// dpsco mean -> mech -> privacy and solve -> prox. Whoever adds a package says
-// here where it stands.
+// dpsco mean -> mech -> privacy, solve -> prox and { linalg, magnitude } -> numeric.
+// Whoever adds a package says here where it stands.
 var mayImport = map[string][]string{
 	"cmd/dpsidecar":               {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql", "internal/spill"},
 	"internal/admin":              {"internal/job"},
@@ -37,9 +37,12 @@ var mayImport = map[string][]string{
 	"internal/catalogue":          {},
 	"internal/demo":               {"internal/dev", "internal/progress"},
 	"internal/dev":                {"internal/install", "internal/job", "internal/localpg", "sql"},
-	"internal/dpsco":              {"internal/catalogue", "internal/simd", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve", "internal/sqlsum"},
+	"internal/dpsco":              {"internal/catalogue", "internal/simd", "internal/dpsco/linalg", "internal/dpsco/loss", "internal/dpsco/magnitude", "internal/dpsco/mean", "internal/dpsco/numeric", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve", "internal/sqlsum"},
+	"internal/dpsco/linalg":       {"internal/dpsco/numeric", "internal/dpsco/prox"},
 	"internal/dpsco/loss":         {},
+	"internal/dpsco/magnitude":    {"internal/dpsco/numeric", "internal/mech"},
 	"internal/dpsco/mean":         {"internal/mech", "internal/privacy"},
+	"internal/dpsco/numeric":      {},
 	"internal/dpsco/prox":         {},
 	"internal/dpsco/solve":        {"internal/dpsco/prox"},
 	"internal/experiment":         {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},

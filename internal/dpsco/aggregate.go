@@ -4,7 +4,9 @@ import (
 	"context"
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
@@ -95,7 +97,7 @@ func (a SampleAggregate) points(ctx context.Context, x Data, src *mech.Source) (
 
 // pick returns a copy of the given rows.
 func (x Data) pick(rows []int) Data {
-	part := Data{Shape: Shape{N: len(rows), D: x.D, Intercept: x.Intercept, GroupCount: x.GroupCount}, X: columns(len(x.X), len(rows)), Y: make([]float64, len(rows))}
+	part := Data{Shape: Shape{N: len(rows), D: x.D, Intercept: x.Intercept, GroupCount: x.GroupCount}, X: newColumns(len(x.X), len(rows)), Y: make([]float64, len(rows))}
 	gather(part.Y, x.Y, rows)
 	for j, column := range x.X {
 		gather(part.X[j], column, rows)
@@ -125,13 +127,13 @@ const exactProxSteps = 2000
 // exact returns the fit of x without privacy. It is a deterministic function of x that always
 // returns D numbers. Rows with values that are not finite contribute nothing.
 func exact(l loss.Loss, psi prox.Operator, x Data) []float64 {
-	p := newWhitener(exactMoments(x), 1e-6)
-	x = x.times(p.matrix)
+	p := linalg.NewWhitener(exactMoments(x), 1e-6)
+	x = x.times(p.Matrix)
 	u := make([]float64, x.D)
 	descent := solve.GD{Steps: exactSteps, Rate: 1 / math.Min(1, l.Smoothness())}
 	// Solve fails only when its context ends, and this context never does.
-	_ = descent.Solve(context.Background(), u, exactOracle{l, x}, limited(p.metric(psi)))
-	return p.apply(u)
+	_ = descent.Solve(context.Background(), u, exactOracle{l, x}, limited(p.Metric(psi)))
+	return p.Apply(u)
 }
 
 // limited bounds the inner steps of the proximal point if psi is a prox.Metric.
@@ -182,7 +184,7 @@ func (o exactOracle) Gradient(dst []float64, q solve.Query) {
 	for j, x := range o.data.X {
 		dst[j] = 0
 		for i, v := range c {
-			if g := v * x[i]; isFinite(g) {
+			if g := v * x[i]; numeric.IsFinite(g) {
 				dst[j] += g / float64(o.data.N)
 			}
 		}

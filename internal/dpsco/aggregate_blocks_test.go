@@ -62,7 +62,7 @@ func witness(t *testing.T, x Data, seed uint64) (map[string]*fitOfBlock, *mechte
 // numbered is a table whose targets are the positions of its rows.
 func numbered(n int) Data {
 	r := rand.New(rand.NewPCG(3, 3))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.Y[i] = r.NormFloat64(), float64(i)
 	}
@@ -147,7 +147,7 @@ func (p countedL1) Prox(w []float64, t float64) {
 func TestOneRowCannotHoldUpTheFitOfItsBlock(t *testing.T) {
 	for _, far := range []float64{0, 1e2, 1e4, 1e6, 1e8, 1e20, 1e90, math.Inf(1)} {
 		r := rand.New(rand.NewPCG(1, 2))
-		x := Data{Shape: Shape{N: 80, D: 4, Intercept: true}, X: columns(3, 80), Y: make([]float64, 80)}
+		x := Data{Shape: Shape{N: 80, D: 4, Intercept: true}, X: newColumns(3, 80), Y: make([]float64, 80)}
 		for i := range x.N {
 			x.set(i, func(int) float64 { return r.NormFloat64() })
 		}

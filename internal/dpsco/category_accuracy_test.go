@@ -22,7 +22,7 @@ func zipCodes() (x [][]float64, y []float64) {
 		shares[k], effects[k] = math.Exp(0.6*r.NormFloat64()), 0.6*r.NormFloat64()
 		total += shares[k]
 	}
-	x, y = columns(numbers+levels-1, rows), make([]float64, rows)
+	x, y = newColumns(numbers+levels-1, rows), make([]float64, rows)
 	for i := range rows {
 		level, u := 0, r.Float64()*total
 		for ; level < levels-1 && u > shares[level]; level++ {

@@ -14,7 +14,7 @@ import (
 // between them: in its level, which may be none, or in all of it.
 func someLevels(r *rand.Rand, n int, labels bool) (a, b Data) {
 	s := Shape{N: n, D: 5, Intercept: true}
-	a = Data{Shape: s, X: columns(4, n), Y: make([]float64, n)}
+	a = Data{Shape: s, X: newColumns(4, n), Y: make([]float64, n)}
 	common := r.IntN(5)
 	for i := range n {
 		a.X[0][i], a.Y[i] = r.NormFloat64(), hostile(r)

@@ -3,8 +3,10 @@ package dpsco
 import (
 	"context"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/mat"
@@ -69,9 +71,9 @@ func meanRow(x Data, e mean.Estimator, src *mech.Source) []float64 {
 // and the means of the features in the same proportion, so that the latter are divided by the
 // former.
 func newCentring(row []float64) *mat.Dense {
-	p := identity(len(row))
+	p := linalg.Identity(len(row))
 	for j := 1; j < len(row); j++ {
-		p.Set(j, 0, -row[j]/clampBetween(row[0], minConstantMean, 1))
+		p.Set(j, 0, -row[j]/numeric.ClampBetween(row[0], minConstantMean, 1))
 	}
 	return p
 }
@@ -85,7 +87,7 @@ type rowItself struct{ loss.Squared }
 
 // Deriv returns 1, or 0 if z - y is not finite: the row is unusable.
 func (rowItself) Deriv(z, y float64) float64 {
-	if !isFinite(z - y) {
+	if !numeric.IsFinite(z - y) {
 		return 0
 	}
 	return 1

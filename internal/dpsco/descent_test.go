@@ -24,7 +24,7 @@ import (
 // normalTable has normal features, an intercept, and targets 1 + x.w + noise.
 func normalTable(seed uint64, n int, noise float64, w ...float64) Data {
 	r := rand.New(rand.NewPCG(seed, 1))
-	x := Data{Shape: Shape{N: n, D: len(w) + 1, Intercept: true}, X: columns(len(w), n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: len(w) + 1, Intercept: true}, X: newColumns(len(w), n), Y: make([]float64, n)}
 	for i := range x.Y {
 		x.Y[i] = 1 + noise*r.NormFloat64()
 		for j, v := range w {
@@ -345,7 +345,7 @@ func TestTheCentrePlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (privacy.Approx{Epsilon: below(1), Delta: privacy.Reserve(1e-6)}); p.Event != want || p.Arithmetic != mech.Float64Grid || p.Parameters["noise_multiplier"] != nil {
+		if want := (privacy.Approx{Epsilon: justBelow(1), Delta: privacy.Reserve(1e-6)}); p.Event != want || p.Arithmetic != mech.Float64Grid || p.Parameters["noise_multiplier"] != nil {
 			t.Errorf("%v, marked %q, with %v", p.Event, p.Arithmetic, p.Parameters)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
 
@@ -70,7 +72,7 @@ func interval(value, deviation float64, within func(float64) float64) Figure {
 	return Figure{Value: finite(value), Low: finite(within(value - 1.96*deviation)), High: finite(within(value + 1.96*deviation))}
 }
 
-func toShare(v float64) float64 { return clampBetween(v, 0, 1) }
+func toShare(v float64) float64 { return numeric.ClampBetween(v, 0, 1) }
 
 // shareOf returns the share of rows with a property, from the mean of an indicator that is 1 or -1.
 func (d described) shareOf(mean float64) Figure {
@@ -116,27 +118,27 @@ func (d described) levelShare(column int, rows float64) Figure {
 
 // mean returns the mean of a column of numbers, whose values were clamped at c. The histogram of
 // sizes bounds the bias from clamping.
-func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure {
+func (d described) mean(column int, at place, c cutAt, sizes *magnitude.Histogram) Figure {
 	m, noise := d.usable(column)
 	switch {
 	case !(m > surely*noise), !(d.values(column) > d.needs(column, 25, at.quartiles)): // centre and cut may be anywhere
 		return Figure{WhyNull: whyFewValues}
 	case slices.ContainsFunc(at.quartiles, d.quartiles.Beyond):
 		return Figure{WhyNull: whyBeyond}
-	case !sizes.seen:
+	case !sizes.Seen():
 		return Figure{WhyNull: whyHidden}
-	case sizes.top <= minEdge: // values other than the median are hidden, and the cut is far below the quartiles
+	case sizes.Top() <= minEdge: // values other than the median are hidden, and the cut is far below the quartiles
 		if at.quartiles[0] == at.quartiles[2] {
 			return Figure{WhyNull: whyFewDiffer}
 		}
 		return Figure{WhyNull: whyHidden}
-	case sizes.top == magnitudeBins-1: // the last bin, which has no upper edge, is visible, as where a quartile lies between an atom and the other values
+	case sizes.Top() == magnitude.Bins-1: // the last bin, which has no upper edge, is visible, as where a quartile lies between an atom and the other values
 		return Figure{WhyNull: whyFewCarry}
 	}
 	n := float64(d.shape.N)
 	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
-	f := Figure{Value: finite(c.centre + c.cut*clampTo(t, 1))}
-	if why := heavy(sizes, sizeIndex.coarse, whyFewHidden); why != "" {
+	f := Figure{Value: finite(c.centre + c.cut*numeric.ClampTo(t, 1))}
+	if why := magnitude.Heavy(sizes, sizeIndex.Coarse, whyFewHidden); why != "" {
 		if f.WhyNull = why; d.columns[column].Whole && at.quartiles[2]-at.quartiles[0] <= 1 {
 			f.WhyNull = whyFewLevels
 		}
@@ -145,7 +147,7 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	sampling := max(0, squares-t*t) / m / n
 	variance := sampling + square(d.noise/m) + square(t*noise/m)
 	df := max(1, 2*square(variance/(d.noise/2/m/m/n)))
-	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.powerTail(c.cut, 1, tailHides)/m)
+	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.PowerTail(c.cut, 1, magnitude.IndexTail)/m)
 	f.Low, f.High = finite(c.centre+c.cut*t-half), finite(c.centre+c.cut*t+half)
 	return f
 }
@@ -158,7 +160,7 @@ func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]
 		return nil, err
 	}
 	var counts [][]float64
-	at, cuts, sizes := make([]place, len(three)), make([]cutAt, len(three)), make([]*magnitudes, len(three))
+	at, cuts, sizes := make([]place, len(three)), make([]cutAt, len(three)), make([]*magnitude.Histogram, len(three))
 	for k, q := range three {
 		at[k] = g.placeOf(g.numericColumns[k], q)
 	}
@@ -177,13 +179,13 @@ func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]
 }
 
 // sizes returns the histogram of absolute distances from the median.
-func (g *describing) sizes(counts []float64, at place) *magnitudes {
-	either := make([]float64, magnitudeBins)
+func (g *describing) sizes(counts []float64, at place) *magnitude.Histogram {
+	either := make([]float64, magnitude.Bins)
 	for bin := range at.bins() {
 		low, high := at.ends(bin)
 		either[at.sizeBin(low, high)] += counts[bin]
 	}
-	return readMagnitudes(either, math.Sqrt2*g.distanceStdDev(), at.unit, math.Inf(1), float64(g.shape.N)).run()
+	return magnitude.Read(either, math.Sqrt2*g.distanceStdDev(), at.unit, math.Inf(1), float64(g.shape.N)).AsRun()
 }
 
 // distanceStdDev returns countStdDev of the histograms of distances, which are released together.
@@ -196,15 +198,15 @@ func (g *describing) distanceStdDev() float64 {
 }
 
 // cheapest returns the cut that minimises the squared noise of the mean plus the squared bias from clamping.
-func (g *describing) cheapest(sizes *magnitudes) float64 {
+func (g *describing) cheapest(sizes *magnitude.Histogram) float64 {
 	deviation := meanNoise(g.averages, g.contract())
-	return sizes.cheapestCut(func(cut float64) float64 {
-		return square(deviation*cut) + square(sizes.powerTail(cut, 1, tailHides))
+	return sizes.CheapestCut(func(cut float64) float64 {
+		return square(deviation*cut) + square(sizes.PowerTail(cut, 1, magnitude.IndexTail))
 	})
 }
 
 // figures lists all figures: those of the columns in their order, then the share of complete rows.
-func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes []*magnitudes) (all []Figure) {
+func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes []*magnitude.Histogram) (all []Figure) {
 	add := func(column, statistic string, f Figure) {
 		f.Column, f.Statistic = column, statistic
 		all = append(all, f)

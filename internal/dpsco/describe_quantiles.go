@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"dpsidecar/internal/dpsco/magnitude"
 )
 
 // quantile returns quartile number k. Its interval ends at the values that are as many rows away as
@@ -164,7 +166,7 @@ func (w walk) seen(k int, side float64) float64 {
 	v, off := w.quartiles[k], w.off[k]
 	for bin, count := range w.counts[:w.bins()] {
 		low, high := w.ends(bin)
-		if apart := side > 0 && low > v+off || side < 0 && high < v-off; apart && count > seenRun*w.noise {
+		if apart := side > 0 && low > v+off || side < 0 && high < v-off; apart && count > magnitude.SeenRun*w.noise {
 			rows, bins = rows+count, bins+1
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
 
@@ -73,14 +75,14 @@ func withoutZeros(v []float64) []float64 {
 
 // A histogram of the values of a column has placeBins bins: three for the values that are equal to the first, second
 // and third quartile, of which there may be many, and the stretches between the cuts of its place. These are the quartiles,
-// less than 2 magnitudeBins at half octaves, and up to 6 fineCuts: some bins stay unused.
+// less than 2 magnitude.Bins at half octaves, and up to 6 fineCuts: some bins stay unused.
 const (
 	placeBins = 256
 	fineCuts  = 24
 	fineRatio = 2 // of the distances of two fine cuts next to each other from their quartile
 )
 
-// minDistance is magnitudeEdges[minEdge]: below it no edges are cuts.
+// minDistance is magnitude.Edges[minEdge]: below it no edges are cuts.
 const (
 	minEdge     = 10
 	minDistance = 0.125
@@ -103,7 +105,7 @@ func (p place) distance(v float64) float64 { return (v - p.median()) / p.unit }
 // bin returns the position of the bin that v belongs to: that of a quartile to which it is equal, or that of the stretch
 // from one cut, without it, up to the next, with it. It is -1 if v is not finite.
 func (p place) bin(v float64) int {
-	if !isFinite(v) {
+	if !numeric.IsFinite(v) {
 		return -1
 	}
 	for k, q := range p.quartiles {
@@ -136,7 +138,7 @@ func (p place) sizeBin(low, high float64) int {
 	if size < minDistance {
 		return 0
 	}
-	return sizeBin(size)
+	return magnitude.BinOf(size)
 }
 
 // gap returns the distance from quartile k to the next on one side (-1: below), or to that on the other side where
@@ -181,7 +183,7 @@ func (g *describing) placeOf(column int, q []float64) place {
 	if p.unit == 0 {
 		p.unit = g.columns[column].Scale
 	}
-	for _, edge := range magnitudeEdges[minEdge:] {
+	for _, edge := range magnitude.Edges[minEdge:] {
 		p.cuts = append(p.cuts, p.median()-p.unit*edge, p.median()+p.unit*edge)
 	}
 	slices.Sort(p.cuts)
@@ -223,7 +225,7 @@ func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]fl
 	bins := g.bins()
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, g.histograms())}
 	x.pass(func() func(int, Data) {
-		h, block, ones := counts.fork(), columns(g.histograms(), blockRows), repeat(1, blockRows)
+		h, block, ones := counts.fork(), newColumns(g.histograms(), blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
 			for k, j := range g.numericColumns {
 				for i, v := range b.X[j] {
@@ -261,7 +263,7 @@ type cutAt struct{ centre, cut float64 }
 func (g *describing) average(x Data, cuts []cutAt, src *mech.Source) []float64 {
 	total, l := merging[*mech.Sum]{total: mech.NewSum(g.contract())}, g.layout()
 	x.pass(func() func(int, Data) {
-		part, block, ones := total.fork(), columns(l.size, blockRows), repeat(1, blockRows)
+		part, block, ones := total.fork(), newColumns(l.size, blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
 			g.writeNumbers(block, l, b, cuts)
 			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, ones[:b.N])
@@ -284,7 +286,7 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 		kind := c.kind()
 		own := dst[l.start[j]:]
 		for i, v := range b.X[j] {
-			there := isFinite(v)
+			there := numeric.IsFinite(v)
 			if own[0][i] = sign(there); !there {
 				complete[i] = -1
 			}
@@ -295,7 +297,7 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 			case g.nonzero:
 				own[1][i] = sign(there && v != 0)
 			default:
-				t := clampTo((v-cuts[column].centre)/cuts[column].cut, 1)
+				t := numeric.ClampTo((v-cuts[column].centre)/cuts[column].cut, 1)
 				own[1][i], own[2][i] = either(there, t), either(there, 2*t*t-1)
 			}
 		}

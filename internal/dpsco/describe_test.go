@@ -202,7 +202,7 @@ func TestAShareHasAnIntervalOfSomeLength(t *testing.T) {
 // describedTable is of n rows: a heavy-tailed amount, a year, a flag; a part of them missing.
 func describedTable(seed uint64, n int, missing float64) Data {
 	r := rand.New(rand.NewPCG(seed, 5))
-	x := Data{Shape: Shape{N: n, D: 2}, X: columns(2, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 2}, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		x.Y[i], x.X[0][i], x.X[1][i] = 1000*math.Exp(0.6*r.NormFloat64()), math.Round(2015+4*r.NormFloat64()), 0
 		if r.Float64() < 0.3 {
@@ -389,7 +389,7 @@ func TestIntervalsHoldAMedianNearZero(t *testing.T) {
 	const n, runs, median = 100_000, 60, 0.03
 	missed, width := 0, 0.0
 	for run := range uint64(runs) {
-		x := Data{Shape: Shape{N: n, D: 3}, Y: make([]float64, n), X: columns(3, n)}
+		x := Data{Shape: Shape{N: n, D: 3}, Y: make([]float64, n), X: newColumns(3, n)}
 		for i := range n {
 			x.Y[i] = median + math.Sqrt2*math.Erfinv(2*(float64(i)+.5)/n-1)
 		}
@@ -478,7 +478,7 @@ func TestEachValueHasOneBin(t *testing.T) {
 // all three are 0, and of a flag of which two thirds are 1 nothing between 0 and 1 can be the median.
 func TestIntervalsEndWhereManyRowsAreEqual(t *testing.T) {
 	const n = 40_000
-	x := Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		if i%20 == 0 {
 			x.Y[i] = float64(1 + i%3)
@@ -555,7 +555,7 @@ func TestDescriptionsOfAwkwardTables(t *testing.T) {
 	for name, fill := range fills {
 		for _, delta := range []float64{1e-6, 0} {
 			for _, n := range []int{1, 20_000} {
-				x := Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}
+				x := Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}
 				for i := range n {
 					x.set(i, func(int) float64 { return fill(i) })
 				}
@@ -592,7 +592,7 @@ func TestSuggestedScales(t *testing.T) {
 		{"some", func() float64 { return indicatorOf(r.IntN(4) == 0) * 4e9 * (1 + r.Float64()) }, 5e9, 0},
 	}
 	for _, delta := range []float64{1e-6, 0} {
-		x := Data{Shape: Shape{N: n, D: 4}, X: columns(4, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 4}, X: newColumns(4, n), Y: make([]float64, n)}
 		for i := range n {
 			x.set(i, func(j int) float64 { return laws[j+1].draw() })
 		}
@@ -655,7 +655,7 @@ func TestTooFewValuesForQuartilesHaveNoMean(t *testing.T) {
 		given, farthest := 0, 0.0
 		for seed := range uint64(20) {
 			r := rand.New(rand.NewPCG(seed, 3))
-			x := Data{Shape: Shape{N: n, D: 3}, X: columns(3, n), Y: make([]float64, n)}
+			x := Data{Shape: Shape{N: n, D: 3}, X: newColumns(3, n), Y: make([]float64, n)}
 			for i := range n {
 				x.set(i, func(int) float64 { return 60 + 9*r.NormFloat64() })
 			}
@@ -676,7 +676,7 @@ func TestTooFewValuesForQuartilesHaveNoMean(t *testing.T) {
 func TestValuesBeyondTheGridAreToldAsSuch(t *testing.T) {
 	const n = 20_000
 	for size, beyond := range map[float64]bool{9e17: false, 5e18: true, 1e300: true} {
-		x := Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			x.set(i, func(j int) float64 { return size * (1 + float64(i)/n) * math.Copysign(1, float64(j)) })
 			if !beyond {
@@ -715,7 +715,7 @@ func TestAMeanIsNotThatOfAnAtom(t *testing.T) {
 	const n, mean = 1234, .28 * 60_000
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		x := Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			x.set(i, func(int) float64 { return indicatorOf(r.Float64() < .28) * 2000 * math.Exp(2.6*r.NormFloat64()) })
 		}
@@ -749,7 +749,7 @@ func TestTheReasonOfAMeanWithoutAnIntervalServes(t *testing.T) {
 	told := map[string]int{}
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		x := Data{Shape: Shape{N: 5000, D: 5}, X: columns(5, 5000), Y: make([]float64, 5000)}
+		x := Data{Shape: Shape{N: 5000, D: 5}, X: newColumns(5, 5000), Y: make([]float64, 5000)}
 		for i := range x.N {
 			x.set(i, func(j int) float64 {
 				return indicatorOf(r.Float64() < .2) + float64(max(j, 0))*math.Round(100*r.NormFloat64())

@@ -23,17 +23,15 @@
 //	counts              scaling, offsets and exposures of counts
 //	pushdown, *_pushdown  rows that stay in a database, which computes the sums of a pass
 //	row_block, scan     rows in the coordinates of a pass, and the releases of a pass
+//	vectors             columns of numbers
 //
-// Linear algebra:
+// Coordinates, by the linear algebra of package linalg:
 //
-//	vectors, numeric    columns of numbers; searches, quantiles, shrinkage
-//	matrices            products, eigenvalues and inverses of small matrices
-//	whiten, triangular  coordinates in which second moments are the identity
+//	whiten              second moments, and descents in coordinates in which they are the identity
 //	levels              coordinates in which the levels of a category are equally far from each other
 //
-// Histograms:
+// Histograms; package magnitude reads those of sizes:
 //
-//	magnitudes          what a histogram shows of sizes, and what its noise may hide
 //	scales, standardise the scales of columns without one, and where their values lie
 //
 // Fits:

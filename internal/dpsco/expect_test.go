@@ -203,7 +203,7 @@ func mustRecipe(t *testing.T, model, method string) Algorithm {
 // the labels of a coin that they bend a little.
 func scaledTable(s Shape, labels bool) Data {
 	rng := rand.New(rand.NewPCG(1, 2))
-	x := Data{Shape: s, X: columns(s.Columns(), s.N), Y: make([]float64, s.N)}
+	x := Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 	for i := range x.Y {
 		z := 0.3
 		for j := range x.X {

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
 
@@ -110,8 +112,8 @@ func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech
 func (x Data) groupSizes(noise mechanism, src *mech.Source) (shares []float64, sizes []groupSize) {
 	released, deviation := releaseGroupSizes(x, noise, src), countStdDev(noise, 1, laplaceTailOfMagnitudes)
 	for g, rows := range sizesToUse(released, x.N, deviation) {
-		shares = append(shares, clampBetween(released[g]/float64(x.N), 0, 1))
-		sizes = append(sizes, groupSize{rows, clampBetween(released[g]-sizeDoubt*deviation, 0, rows), released[g] < minKnownGroup*deviation})
+		shares = append(shares, numeric.ClampBetween(released[g]/float64(x.N), 0, 1))
+		sizes = append(sizes, groupSize{rows, numeric.ClampBetween(released[g]-sizeDoubt*deviation, 0, rows), released[g] < minKnownGroup*deviation})
 	}
 	return shares, sizes
 }
@@ -170,7 +172,7 @@ func sizesToUse(released []float64, rows int, deviation float64) []float64 {
 	least := max(minGroupDeviations*deviation, minShare*float64(rows)/float64(len(released)), 1)
 	sizes := make([]float64, len(released))
 	for g, v := range released {
-		sizes[g] = clampBetween(v, min(least, float64(rows)), float64(rows))
+		sizes[g] = numeric.ClampBetween(v, min(least, float64(rows)), float64(rows))
 	}
 	return sizes
 }
@@ -306,10 +308,10 @@ func pool(estimates []estimate, p *mat.Dense, common []float64) [][]float64 {
 	pooled := make([][]float64, len(estimates))
 	values, variances := make([][]float64, d), make([][]float64, d)
 	for _, e := range estimates {
-		u := solveTriangular(p, common)
+		u := linalg.SolveTriangular(p, common)
 		var own *mat.SymDense
 		if e.covariance != nil {
-			u, own = solveTriangular(p, e.w), inCoordinates(p, e.covariance)
+			u, own = linalg.SolveTriangular(p, e.w), inCoordinates(p, e.covariance)
 		}
 		for j := range d {
 			variance := math.Inf(1)
@@ -319,7 +321,7 @@ func pool(estimates []estimate, p *mat.Dense, common []float64) [][]float64 {
 			values[j], variances[j] = append(values[j], u[j]), append(variances[j], variance)
 		}
 	}
-	start := solveTriangular(p, common)
+	start := linalg.SolveTriangular(p, common)
 	for j := range d {
 		towardTheMean(values[j], variances[j], start[j])
 	}
@@ -328,7 +330,7 @@ func pool(estimates []estimate, p *mat.Dense, common []float64) [][]float64 {
 		for j := range u {
 			u[j] = values[j][g]
 		}
-		pooled[g] = times(p, u)
+		pooled[g] = linalg.Times(p, u)
 	}
 	return pooled
 }
@@ -340,9 +342,9 @@ func inCoordinates(p *mat.Dense, covariance *mat.SymDense) *mat.SymDense {
 	for j := range d {
 		unit := make([]float64, d)
 		unit[j] = 1
-		inverse.SetCol(j, solveTriangular(p, unit))
+		inverse.SetCol(j, linalg.SolveTriangular(p, unit))
 	}
-	return sandwich(inverse, covariance)
+	return linalg.Sandwich(inverse, covariance)
 }
 
 // towardTheMean shrinks values whose errors have the given variances toward their weighted mean; if
@@ -379,7 +381,7 @@ func varianceBetween(values, variances []float64) float64 {
 	if finite < 1 {
 		return 0
 	}
-	return bisect(0, 4*largest*float64(len(values)), func(between float64) bool {
+	return numeric.Bisect(0, 4*largest*float64(len(values)), func(between float64) bool {
 		mean, sum := weightedMean(values, variances, between), 0.0
 		for g, v := range variances {
 			if !math.IsInf(v, 1) {

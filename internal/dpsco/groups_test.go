@@ -142,7 +142,7 @@ func groupedLaw(n, d, levels int, spread float64, seed uint64) (x Data, truth []
 		}
 		truth = append(truth, w)
 	}
-	x = Data{Shape: Shape{N: n, D: d, Intercept: true, GroupCount: levels}, X: columns(d-1, n), Y: make([]float64, n), Group: make([]float64, n)}
+	x = Data{Shape: Shape{N: n, D: d, Intercept: true, GroupCount: levels}, X: newColumns(d-1, n), Y: make([]float64, n), Group: make([]float64, n)}
 	for i := range n {
 		g := 0
 		for u := r.Float64()*total - 1; u > 0 && g < levels-1; g++ {
@@ -237,7 +237,7 @@ func TestMediansOfGroupsFarApart(t *testing.T) {
 	const n, levels = 40_000, 6
 	for _, c := range []struct{ gap, tau, off float64 }{{4, .5, .05}, {8, .5, .05}, {8, .9, .05}} {
 		r := rand.New(rand.NewPCG(7, 3))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: columns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: newColumns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
 		for i := range n {
 			g := min(int(levels*math.Pow(r.Float64(), 2)), levels-1)
 			v := r.NormFloat64()
@@ -275,7 +275,7 @@ func TestQuantilesOfGroupsThatSpreadDifferently(t *testing.T) {
 		{1, .9, 1, .02}, {10, .9, 1, .02}, {10, .1, .3, .04}, {10, .75, 4, .02}, {100, .9, 1, .04}, {100, .25, 4, .02}, {10, .95, 4, .02}, {10, .6, 1, .04},
 	} {
 		r := rand.New(rand.NewPCG(7, 4))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: columns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: newColumns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
 		for i := range n {
 			v, e := r.NormFloat64(), r.NormFloat64()
 			if i%2 == 1 {
@@ -496,7 +496,7 @@ func TestGroupsOfCountsFarApart(t *testing.T) {
 func TestAGroupOfCountsFarBelowOthersHasNoInterval(t *testing.T) {
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 33))
-		x := Data{Shape: Shape{N: 100_000, D: 3, Intercept: true, GroupCount: 4}, X: columns(2, 100_000), Y: make([]float64, 100_000), Group: make([]float64, 100_000)}
+		x := Data{Shape: Shape{N: 100_000, D: 3, Intercept: true, GroupCount: 4}, X: newColumns(2, 100_000), Y: make([]float64, 100_000), Group: make([]float64, 100_000)}
 		for i := range x.Group {
 			x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 			g := []int{0, 0, 0, 0, 1, 1, 1, 2, 2, 3}[r.IntN(10)]
@@ -636,7 +636,7 @@ func TestPoolingKnowsTheErrorOfQuantiles(t *testing.T) {
 	mean := 0.0
 	for seed := range uint64(fits) {
 		r := rand.New(rand.NewPCG(seed, 91))
-		x := Data{Shape: Shape{N: 30_000, D: 2, Intercept: true, GroupCount: 6}, X: columns(1, 30_000), Y: make([]float64, 30_000), Group: make([]float64, 30_000)}
+		x := Data{Shape: Shape{N: 30_000, D: 2, Intercept: true, GroupCount: 6}, X: newColumns(1, 30_000), Y: make([]float64, 30_000), Group: make([]float64, 30_000)}
 		for i := range x.Y {
 			g, at := 0, r.Float64()
 			for at > share[g] {

@@ -78,7 +78,7 @@ func TestARareFlagWithALargeEffectHidesItself(t *testing.T) {
 	held, withheld, all := 0, 0, 0
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		x := Data{Shape: Shape{N: 20_000, D: 4, Intercept: true}, X: columns(3, 20_000), Y: make([]float64, 20_000)}
+		x := Data{Shape: Shape{N: 20_000, D: 4, Intercept: true}, X: newColumns(3, 20_000), Y: make([]float64, 20_000)}
 		for i := range x.Y {
 			x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 			if r.Float64() < 0.005 {

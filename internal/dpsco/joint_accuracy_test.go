@@ -132,7 +132,7 @@ func excesses(t *testing.T, a Regression, x Data, l leastSquares, eps float64, d
 func drawLaw(kind string, n, d int, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 99))
 	k := d - 1
-	x := Data{Shape: Shape{N: n, D: d, Intercept: true}, X: columns(k, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: d, Intercept: true}, X: newColumns(k, n), Y: make([]float64, n)}
 	gamma := func(shape float64) float64 { return distuv.Gamma{Alpha: shape, Beta: shape, Src: r}.Rand() }
 	t3 := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: 3, Src: r}
 	t25 := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: 2.5, Src: r}
@@ -240,7 +240,7 @@ func TestLinearIsAccurateOnLaws(t *testing.T) {
 // bound of the second pass did not follow them they were shortened, and the mean excess was .0043 %. Seeds are fixed.
 func TestLinearIsAccurateWithRareFlags(t *testing.T) {
 	r, truth := rand.New(rand.NewPCG(1, 6)), []float64{0.3, 0.3, -0.3, 0.3, -0.3}
-	x := Data{Shape: Shape{N: 20_000, D: 5, Intercept: true}, X: columns(4, 20_000), Y: make([]float64, 20_000)}
+	x := Data{Shape: Shape{N: 20_000, D: 5, Intercept: true}, X: newColumns(4, 20_000), Y: make([]float64, 20_000)}
 	for i := range x.Y {
 		x.Y[i] = truth[0] + r.NormFloat64()
 		for j, share := range []float64{0.004, 0.01, 0.03, 1} {

@@ -4,6 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/floats"
 )
 
@@ -27,19 +30,19 @@ const minUncut = 0.7
 // times the square of the mean beyond the cut. The inner sum gets the share (inner/outer)^gain of
 // the budget: with gain 1 the noise of both sums together is that of one sum cut at outer, and a
 // smaller gain gives more to the inner sum.
-func newCuts(m *magnitudes, coordinates, deviation float64, tail, gain float64) cuts {
+func newCuts(m *magnitude.Histogram, coordinates, deviation float64, tail, gain float64) cuts {
 	var c cuts
 	noise := func(cut float64) float64 { return coordinates * square(cut*deviation) }
-	c.inner = m.cheapestCut(func(cut float64) float64 {
-		share := m.below(cut)
+	c.inner = m.CheapestCut(func(cut float64) float64 {
+		share := m.Below(cut)
 		if share < minUncut {
 			return math.Inf(1)
 		}
-		return noise(cut/share) + m.mean(func(v float64) float64 { return square(min(v, cut)/share - v) })/m.rows
+		return noise(cut/share) + m.Mean(func(v float64) float64 { return square(min(v, cut)/share - v) })/m.Rows()
 	})
-	c.outer = m.cheapestCut(func(cut float64) float64 { return noise(cut) + tail*square(m.tail(cut, cutsHide)) })
+	c.outer = m.CheapestCut(func(cut float64) float64 { return noise(cut) + tail*square(m.Tail(cut, magnitude.CutTail)) })
 	c.outer = max(c.outer, math.Sqrt2*c.inner)
-	c.share, c.uncut = math.Pow(c.inner/c.outer, gain), clampBetween(m.below(c.inner), minUncut, 1)
+	c.share, c.uncut = math.Pow(c.inner/c.outer, gain), numeric.ClampBetween(m.Below(c.inner), minUncut, 1)
 	return c
 }
 

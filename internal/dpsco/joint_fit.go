@@ -3,6 +3,9 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -47,10 +50,10 @@ type jointFit struct {
 	subgradient    []float64     // of Psi at the pilot fit, in the last coordinates
 
 	shortened []float64 // sensitive: factor by which each row was shortened in the last pilot pass
-	residuals *magnitudes
-	lengths   *magnitudes
-	products  *magnitudes
-	standsOut float64 // sum of magnitudes.standsOut of the histograms of lengths and of products
+	residuals *magnitude.Histogram
+	lengths   *magnitude.Histogram
+	products  *magnitude.Histogram
+	standsOut float64 // sum of StandsOut of the histograms of lengths and of products
 
 	restored                float64    // share of the shortening that is undone in a row's weight in the step
 	wide                    *mat.Dense // P of the last pilot pass, for rows in a database
@@ -69,6 +72,15 @@ func newJointParts(r *jointReleases, x Data) *jointParts {
 	f.weighted = x.weighted()
 	return &jointParts{jointReleases: r, fits: []*jointFit{f}, groups: groups{parts: []Data{x}}}
 }
+
+// Rows show that scales are far too small if they are this many times longer than the bound that
+// fits the scales. The thresholds are high because skewed features, and those far from 0, make most
+// rows a few times longer than the bound. Newton's is higher because its start corrects for such
+// scales less well than JointMoments.
+const (
+	jointTooLong  = 10
+	newtonTooLong = 30
+)
 
 // firstResidualCut is the cut of residuals in the first pass, in residual scales. The targets are
 // the residuals then, because the fit is 0.
@@ -105,14 +117,14 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	lengths := releaseCounts(mapSlice(seen, func(p jointPilot) *mech.Histogram { return p.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
 		var longer float64
-		f.lengths, longer = readLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, jointTooLong, f.n)
-		f.tooLong, f.standsOut = f.tooLong || longer > 1, f.standsOut+f.lengths.standsOut()
+		f.lengths, longer = magnitude.ReadLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, jointTooLong, f.n)
+		f.tooLong, f.standsOut = f.tooLong || longer > 1, f.standsOut+f.lengths.StandsOut()
 		f.readMoments(t, joint[g], longer)
-		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
+		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).AsRun()
 		if t == 0 {
-			small := f.residuals.below(aboutZero * f.Scale * f.rootWeight())
-			f.mostlyZero, f.larger = small > 0.5, (1-small)*f.residuals.counted*f.n
-			f.rare = f.residuals.rarelyAsLargeAs(f.Scale * f.rootWeight())
+			small := f.residuals.Below(aboutZero * f.Scale * f.rootWeight())
+			f.mostlyZero, f.larger = small > 0.5, (1-small)*f.residuals.Counted()*f.n
+			f.rare = f.residuals.RarelyAsLargeAs(f.Scale * f.rootWeight())
 		}
 		f.mayHide(f.residuals, f.Scale)
 	}
@@ -124,8 +136,8 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	}
 	products := releaseCounts(mapSlice(seen, func(p jointPilot) *mech.Histogram { return p.products }), a.productNoise, src)
 	for g, f := range a.fits {
-		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).run()
-		f.standsOut += f.products.standsOut()
+		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).AsRun()
+		f.standsOut += f.products.StandsOut()
 		f.mayHide(f.products, f.Scale*math.Sqrt(f.d))
 		f.chooseCuts()
 		f.weigh()
@@ -145,21 +157,21 @@ func (f *jointFit) rootWeight() float64 {
 	case !f.shape.Intercept:
 		return 0
 	}
-	return math.Sqrt(clampBetween(f.h.At(0, 0), f.hDeviation, 1))
+	return math.Sqrt(numeric.ClampBetween(f.h.At(0, 0), f.hDeviation, 1))
 }
 
 // mayHide extends the range in which the histogram's noise may hide rows up to size, if the target
 // is rarely as large as its scale. Otherwise residuals far below the scale mean that the model
 // explains the target.
-func (f *jointFit) mayHide(m *magnitudes, size float64) {
+func (f *jointFit) mayHide(m *magnitude.Histogram, size float64) {
 	if f.rare {
-		m.reach(size)
+		m.Reach(size)
 	}
 }
 
 // magnitudes reads a released histogram of the part.
-func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitudes {
-	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n)
+func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitude.Histogram {
+	return magnitude.Read(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n)
 }
 
 // sumPilot computes the sums of a pilot pass over a part of the rows.
@@ -194,7 +206,7 @@ func (f *jointFit) sumPilot(t int, x Data) jointPilot {
 const shortenedEigenvalue = 0.25
 
 // readMoments whitens by the released second moments of pass t and moves the fit by the products of
-// rows and residuals. longer is the result of readLengths for the pass.
+// rows and residuals. longer is the result of magnitude.ReadLengths for the pass.
 func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	d := f.shape.D
 	floats.Scale(square(longer), joint)
@@ -214,17 +226,17 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 		noise = f.shrinkMoments()
 	}
 	f.constant = newNoisyConstant(f.h, noise, f.p)
-	hidden := max(noise*math.Sqrt(f.d), minEigenvalue)
-	f.floor = max(noise*math.Sqrt((f.d+1)/2), minEigenvalue)
+	hidden := max(noise*math.Sqrt(f.d), linalg.MinEigenvalue)
+	f.floor = max(noise*math.Sqrt((f.d+1)/2), linalg.MinEigenvalue)
 	if t == pilotPasses-1 {
 		f.floor = max(f.floor, shortenedEigenvalue)
 	}
-	w := newWhitener(f.h, f.floor)
+	w := linalg.NewWhitener(f.h, f.floor)
 	step, gain := f.pilotStep(w, gradient, deviation, smallMoment(longer))
-	floats.Add(f.w, times(f.p, step))
-	q, along := w.atScales(longer).triangular(f.h)
-	f.q, f.floored, f.least = q, countBelow(along, hidden), max(along[0], hidden)
-	f.shortenedCount = countBelow(along, shortenedEigenvalue)
+	floats.Add(f.w, linalg.Times(f.p, step))
+	q, along := w.AtScales(longer).Triangular(f.h)
+	f.q, f.floored, f.least = q, linalg.CountBelow(along, hidden), max(along[0], hidden)
+	f.shortenedCount = linalg.CountBelow(along, shortenedEigenvalue)
 	f.followPilot(gain, step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
@@ -232,14 +244,14 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 
 // pilotStep returns the step of a pilot pass, shrunk where noise explains it, and the gain matrix
 // that other releases would apply, which is used to follow the noise.
-func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) (step []float64, gain *mat.SymDense) {
+func (f *jointFit) pilotStep(w linalg.Whitener, gradient *mat.VecDense, deviation, small float64) (step []float64, gain *mat.SymDense) {
 	others := pilotKeeps(w, gradient, deviation, small, othersKeep)
 	if f.grouped || f.pilotNoise == nil {
 		step = leastSquaresStep(w, gradient, deviation, small)
 		if f.grouped {
 			step = shrunkBy(step, deviation)
 		}
-		return step, w.gain(others)
+		return step, w.Gain(others)
 	}
 	keeps := f.pilotGains(w, gradient, deviation)
 	for k, keep := range pilotKeeps(w, gradient, deviation, small, 0) {
@@ -247,17 +259,17 @@ func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation, smal
 		keeps[k] = min(keeps[k], keep)
 	}
 	v := mat.NewVecDense(gradient.Len(), nil)
-	v.MulVec(w.gain(keeps), gradient)
-	return v.RawVector().Data, w.gain(others)
+	v.MulVec(w.Gain(keeps), gradient)
+	return v.RawVector().Data, w.Gain(others)
 }
 
 // pilotGains returns for each direction the fraction of a pilot step that combines it best with the
 // fit before it. The noise of both is known.
-func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation float64) []float64 {
-	d := len(w.values)
+func (f *jointFit) pilotGains(w linalg.Whitener, gradient *mat.VecDense, deviation float64) []float64 {
+	d := len(w.Values)
 	step, before, noise := make([]float64, d), make([]float64, d), make([]float64, d)
-	for k, v := range w.values {
-		direction := w.vectors.ColView(k)
+	for k, v := range w.Values {
+		direction := w.Vectors.ColView(k)
 		step[k], noise[k] = v*mat.Dot(direction, gradient), square(v*deviation)
 		before[k] = mat.Inner(direction, f.pilotNoise, direction) / square(v)
 	}
@@ -268,9 +280,9 @@ func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation floa
 // leastSquaresStep returns H^-1 g. Directions with small second moments hold few rows. There the step is
 // shrunk by twice the noise of g, whose standard deviation is deviation, because the next passes
 // could not correct it.
-func leastSquaresStep(w whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
+func leastSquaresStep(w linalg.Whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
 	step := mat.NewVecDense(gradient.Len(), nil)
-	step.MulVec(w.gain(pilotKeeps(w, gradient, deviation, small, 0)), gradient)
+	step.MulVec(w.Gain(pilotKeeps(w, gradient, deviation, small, 0)), gradient)
 	return step.RawVector().Data
 }
 
@@ -285,11 +297,11 @@ func smallMoment(longer float64) float64 {
 
 // pilotKeeps returns for each direction the fraction of a pilot step left by shrinkage, which is at
 // least least.
-func pilotKeeps(w whitener, gradient *mat.VecDense, deviation, small, least float64) []float64 {
-	keeps := repeat(1, len(w.values))
-	for k, v := range w.values {
+func pilotKeeps(w linalg.Whitener, gradient *mat.VecDense, deviation, small, least float64) []float64 {
+	keeps := repeat(1, len(w.Values))
+	for k, v := range w.Values {
 		if 1/(v*v) < small {
-			shrunk := max(0, 1-2*square(deviation/mat.Dot(w.vectors.ColView(k), gradient)))
+			shrunk := max(0, 1-2*square(deviation/mat.Dot(w.Vectors.ColView(k), gradient)))
 			keeps[k] = least + (1-least)*shrunk
 		}
 	}
@@ -301,22 +313,22 @@ func (f *jointFit) penalise() {
 	free := append([]float64(nil), f.w...)
 	f.proximal(f.w)
 	floats.Sub(free, f.w)
-	f.subgradient = solveTriangular(f.p, free)
+	f.subgradient = linalg.SolveTriangular(f.p, free)
 }
 
 // nextCuts chooses the bounds of the pass after pass t.
 func (f *jointFit) nextCuts(t int) {
 	f.cut, f.within = f.Scale, 1
-	if f.residuals.seen {
-		f.cut = 1.5 * f.residuals.quantile(0.75)
+	if f.residuals.Seen() {
+		f.cut = 1.5 * f.residuals.Quantile(0.75)
 		if f.rare {
 			f.cut = max(f.cut, f.Scale)
 		}
-		f.within = clampBetween(f.residuals.below(f.cut), 0.5, 1)
+		f.within = numeric.ClampBetween(f.residuals.Below(f.cut), 0.5, 1)
 	}
-	trace := meanSquare(f.q, f.h, f.hDeviation)
+	trace := linalg.MeanSquareLength(f.q, f.h, f.hDeviation)
 	f.bound = 1.5 * math.Sqrt(trace)
-	if f.lengths.seen {
+	if f.lengths.Seen() {
 		var rare []float64
 		if t == 0 {
 			rare = rareLengths(inFeatures(levelCoordinates(f.shape, f.Levels), f.h), f.hDeviation*math.Sqrt((f.d+1)/2), f.lengths, f.shape.Intercept)
@@ -331,7 +343,7 @@ func (f *jointFit) nextCuts(t int) {
 // whole second moment, 1, of a direction.
 func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	rescale := math.Sqrt(trace / f.beyond(0))
-	return minimiseOnGrid(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
+	return numeric.MinimiseOnGrid(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale) + excessOfRare(rare, bound)
 	})
 }
@@ -370,15 +382,12 @@ func (f *jointFit) stepDoubt() float64 {
 	return doubt + max(0, symmetricDoubt-doubt)*(1-f.interceptMeans.keep)
 }
 
-// cutsHide is the assumption about hidden rows for the choice of cuts.
-var cutsHide = tailAssumption{deviations: 0.5, steepest: 3}
-
 // chooseCuts chooses the cuts of the step and of the intercept's step.
 func (f *jointFit) chooseCuts() {
 	f.stepCuts, f.interceptCuts = f.newStepCuts(f.products), f.newInterceptCuts(f.residuals)
 }
 
-func (f *jointFit) newStepCuts(products *magnitudes) cuts {
+func (f *jointFit) newStepCuts(products *magnitude.Histogram) cuts {
 	deviation, _ := f.deviations()
 	c := newCuts(products, max(f.slopes, 1), deviation, f.cutWeights().step, f.cutWeights().gain)
 	if f.shape.Intercept && f.slopes > 0 {
@@ -389,7 +398,7 @@ func (f *jointFit) newStepCuts(products *magnitudes) cuts {
 	return c
 }
 
-func (f *jointFit) newInterceptCuts(residuals *magnitudes) cuts {
+func (f *jointFit) newInterceptCuts(residuals *magnitude.Histogram) cuts {
 	_, deviation := f.deviations()
 	return newCuts(residuals, 1, deviation, f.cutWeights().intercept, f.cutWeights().gain)
 }
@@ -402,7 +411,7 @@ func (f *jointFit) deviations() (step, intercept float64) {
 
 // beyond returns the part of all rows' second moments that lies beyond bound in the rows longer than it.
 func (f *jointFit) beyond(bound float64) float64 {
-	return f.lengths.usable() * f.lengths.excessSquare(bound)
+	return f.lengths.Usable() * f.lengths.ExcessSquare(bound)
 }
 
 // maxRestored limits how far the weights in the step make up for shortening. Along a direction of the
@@ -421,7 +430,7 @@ func restoredShare(beyond, least float64) float64 {
 // weigh sets the weights of rows in the step.
 func (f *jointFit) weigh() {
 	f.restored = 1
-	if f.lengths.seen {
+	if f.lengths.Seen() {
 		f.restored = restoredShare(f.beyond(f.bound), f.least)
 	}
 	f.weights = f.shortened
@@ -503,7 +512,7 @@ func (f *jointFit) stepCoordinates() *mat.Dense {
 }
 
 // proximal moves w to the minimiser of half the squared distance, in the released metric, plus Psi.
-func (f *jointFit) proximal(w []float64) { proximalStep(f.Psi, f.p, w, 1) }
+func (f *jointFit) proximal(w []float64) { linalg.ProximalStep(f.Psi, f.p, w, 1) }
 
 // finish returns the coefficients, with the corrections of the slopes and of the intercept's step shrunk toward
 // the pilot fit by as much as noise explains, and the estimates of their errors.
@@ -555,7 +564,7 @@ func (f *jointFit) keeps() (keeps *mat.SymDense, drift float64) {
 			slopes.SetSym(i, j, f.pilotNoise.At(f.first()+i, f.first()+j))
 		}
 	}
-	values, vectors := eigen(slopes)
+	values, vectors := linalg.Eigen(slopes)
 	along := make([]float64, len(values))
 	for k := range values {
 		along[k] = mat.Dot(vectors.ColView(k), step)
@@ -603,7 +612,7 @@ func (f *jointFit) keptIntercept(keep float64) noisyMean {
 
 // coefficients returns the pilot fit plus a correction and an intercept's step, after the proximal step.
 func (f *jointFit) coefficients(correction []float64, intercept noisyMean) []float64 {
-	w := times(f.p, correction)
+	w := linalg.Times(f.p, correction)
 	floats.Add(w, f.w)
 	if f.shape.Intercept {
 		w[0] += intercept.mean[0] * f.interceptScale
@@ -615,12 +624,12 @@ func (f *jointFit) coefficients(correction []float64, intercept noisyMean) []flo
 // counted is the share of usable rows or, if they have weights, the mean weight. The moments that it is
 // read from are of shortened rows; the histogram of their lengths gives the correction.
 func (f *jointFit) counted() float64 {
-	if !f.weighted && f.residuals.usable() == 1 {
-		return clampBetween(f.residuals.counted, 0.5, 1)
+	if !f.weighted && f.residuals.Usable() == 1 {
+		return numeric.ClampBetween(f.residuals.Counted(), 0.5, 1)
 	}
 	kept := 1.0
-	if f.lengths.seen {
-		kept = f.lengths.mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
+	if f.lengths.Seen() {
+		kept = f.lengths.Mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
 	}
 	return min(1, max(f.constant.mean/kept, 3*f.constant.deviation, minWeight))
 }

@@ -1,6 +1,10 @@
 package dpsco
 
-import "math"
+import (
+	"math"
+
+	"dpsidecar/internal/dpsco/numeric"
+)
 
 // gains returns the fraction of each step v_k to be applied to an estimate whose noise has variance
 // before_k, if the step's noise has variance noise_k. The model is v_k ~ N(0, before_k + t^2 +
@@ -14,7 +18,7 @@ func gains(v, before, noise []float64) (keep []float64, drift float64) {
 			before[k] = 0 // an unknown variance is left to the drift
 		}
 	}
-	drift = likeliestSpread(v, unit, func(k int, t float64) float64 { return before[k] + t*t + noise[k] })
+	drift = numeric.LikeliestSpread(v, unit, func(k int, t float64) float64 { return before[k] + t*t + noise[k] })
 	keep = make([]float64, len(v))
 	for k := range keep {
 		signal := before[k] + drift*drift

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/linalg"
+
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -47,7 +49,7 @@ func TestGainsAreNumbers(t *testing.T) {
 			t.Errorf("with a variance of %v: %v", before, keep)
 		}
 	}
-	values, vectors := eigen(mat.NewSymDense(2, []float64{1, math.NaN(), math.NaN(), 1}))
+	values, vectors := linalg.Eigen(mat.NewSymDense(2, []float64{1, math.NaN(), math.NaN(), 1}))
 	if values[0] != 0 || values[1] != 0 || math.Abs(vectors.At(0, 0)) > 1 {
 		t.Errorf("of no matrix: %v", values)
 	}
@@ -74,25 +76,6 @@ func TestMoreForMomentsIsLessForTheStep(t *testing.T) {
 		}
 		if got, want := square(r.interceptNoise.NoiseMultiplier/r.stepNoise.NoiseMultiplier), 0.445/0.08; math.Abs(got-want) > 1e-9 {
 			t.Errorf("with %v for moments: %v as much noise on the intercept's step as on the step, want %v", whiten, got, want)
-		}
-	}
-}
-
-// Noise passes for residuals the more rarely the farther away they would lie: cuts go there, and a fit is lost by
-// it. Many rows, or ones that are near, are seen.
-func TestFarResidualsMustStandOut(t *testing.T) {
-	for _, c := range []struct {
-		bin   int
-		count float64 // in deviations of the noise
-		seen  bool
-	}{{23, 4.8, true}, {26, 4.8, false}, {26, 5.5, true}, {45, 6, false}, {45, 8, true}} {
-		noisy := make([]float64, magnitudeBins)
-		for k := 10; k <= 20; k++ {
-			noisy[k] = 1000
-		}
-		noisy[c.bin] = c.count
-		if seen := readMagnitudes(noisy, 1, 1, math.Inf(1), 12_000).run(); (seen.top == c.bin) != c.seen {
-			t.Errorf("bin %d, %v deviations: the highest that is seen is %d", c.bin, c.count, seen.top)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -77,13 +78,13 @@ func (f *jointFit) estimate() estimate {
 		return estimate{w: f.coefficients(f.correction(f.outer, nil), f.interceptMeans.outer), covariance: f.covariance(f.influences())}
 	}
 	e := estimate{w: f.coefficients(f.correction(f.kept, nil), f.interceptMeans.kept)}
-	move := times(f.q, f.correction(f.kept, nil))
-	variance := square(f.kept.deviation) + f.residuals.excessSquare(0)/f.n + square(f.hDeviation)*floats.Dot(move, move)
+	move := linalg.Times(f.q, f.correction(f.kept, nil))
+	variance := square(f.kept.deviation) + f.residuals.ExcessSquare(0)/f.n + square(f.hDeviation)*floats.Dot(move, move)
 	spread := mat.DenseCopyOf(f.p)
 	e.covariance = mat.NewSymDense(f.shape.D, nil)
 	if f.shape.Intercept {
 		spread.SetCol(0, make([]float64, f.shape.D)) // the intercept's step replaces the constant's coordinate
-		e.covariance.SetSym(0, 0, square(f.interceptMeans.kept.deviation*f.interceptScale)+f.residuals.excessSquare(0)/f.n)
+		e.covariance.SetSym(0, 0, square(f.interceptMeans.kept.deviation*f.interceptScale)+f.residuals.ExcessSquare(0)/f.n)
 	}
 	var slopes mat.SymDense
 	slopes.SymOuterK(variance, spread)

@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -17,13 +20,13 @@ import (
 // coefficients the noise of scores is the criterion, because it also decides whether histograms show
 // rows that are far from all others; noise of second moments makes intervals wider and does not
 // reduce their coverage. dp_int.rows_for_intervals has the same bounds.
-var intervalsOfJointMoments = information{score: 0.0013, few: lowMoments}
+var intervalsOfJointMoments = information{score: 0.0013, momentsAlone: lowMoments}
 
-// The assumptions about hidden rows for intervals: intervalsHide in the histograms of products and
-// residuals, for the bias of cuts, and tailsHide in that of lengths, for second moments.
+// The assumptions about hidden rows for intervals: intervalTail in the histograms of products and
+// residuals, for the bias of cuts, and jointLengthTail in that of lengths, for second moments.
 var (
-	intervalsHide = tailAssumption{deviations: 0.75, steepest: 2.5}
-	tailsHide     = tailAssumption{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
+	intervalTail    = magnitude.TailAssumption{Deviations: 0.75, Steepest: 2.5}
+	jointLengthTail = magnitude.TailAssumption{Deviations: intervalTail.Deviations, Steepest: magnitude.CutTail.Steepest}
 )
 
 // biasShare is the share of the bound on the bias that is allowed for in any one direction,
@@ -62,9 +65,9 @@ func (f *jointFit) whyUncertain() string {
 	return ""
 }
 
-// spreadStandsOut combines magnitudes.spreadStandsOut of residuals and products.
+// spreadStandsOut combines SpreadStandsOut of residuals and products.
 func (f *jointFit) spreadStandsOut() float64 {
-	return (f.residuals.spreadStandsOut() + f.products.spreadStandsOut()) / math.Sqrt2
+	return (f.residuals.SpreadStandsOut() + f.products.SpreadStandsOut()) / math.Sqrt2
 }
 
 // surelySpread is the value of spreadStandsOut above which noise does not explain it: noise alone
@@ -86,9 +89,9 @@ const hiddenTargets = 0.15
 // hidesTargets reports whether most targets are about 0 and noise may hide larger ones, beside those that are
 // visible, that do not continue the visible tail of residuals or products.
 func (f *jointFit) hidesTargets() bool {
-	hides := func(m *magnitudes) bool {
-		rows, _ := m.hidden(intervalsHide)
-		return m.far > m.edge() && rows > hiddenTargets*f.larger
+	hides := func(m *magnitude.Histogram) bool {
+		rows, _ := m.Hidden(intervalTail)
+		return m.Reached() && rows > hiddenTargets*f.larger
 	}
 	return f.mostlyZero && (hides(f.residuals) || hides(f.products))
 }
@@ -101,14 +104,14 @@ func (f *jointFit) hiddenDirections() int { return max(f.floored, f.shortenedCou
 // lengths hides. It is 0 if the visible tail is light, however many rows there are. The tail is not
 // light if there is a group of rows far from all others, such as those of a rare flag.
 func (f *jointFit) hiddenSquare() float64 {
-	if f.lengths.index(tailsHide) >= minLengthIndex {
+	if f.lengths.Index(jointLengthTail) >= minLengthIndex {
 		return 0
 	}
-	rows, exponent := f.lengths.hidden(tailsHide)
+	rows, exponent := f.lengths.Hidden(jointLengthTail)
 	if exponent <= 2 {
 		return math.Inf(1)
 	}
-	return rows / f.n * square(f.lengths.edge()) * exponent / (exponent - 2) / max(f.least, shortenedEigenvalue)
+	return rows / f.n * square(f.lengths.Edge()) * exponent / (exponent - 2) / max(f.least, shortenedEigenvalue)
 }
 
 // stepInfluences returns the matrix that maps the correction to the coefficients, one row per coefficient.
@@ -176,9 +179,9 @@ const heavyProducts = 1.4
 // stepAllowance bounds the bias of the step in any one direction: the part clipped at the outer cut,
 // and the contribution of hidden rows to the second moments that multiply the correction.
 func (f *jointFit) stepAllowance() float64 {
-	beyond := f.products.tail(f.stepCuts.outer, intervalsHide)
-	if f.products.index(intervalsHide) < heavyProducts {
-		beyond = f.products.powerTail(f.stepCuts.outer, 1, intervalsHide)
+	beyond := f.products.Tail(f.stepCuts.outer, intervalTail)
+	if f.products.Index(intervalTail) < heavyProducts {
+		beyond = f.products.PowerTail(f.stepCuts.outer, 1, intervalTail)
 	}
 	return biasShare*beyond + f.hiddenSquare()*floats.Norm(f.correction(f.outer, nil), 2)
 }
@@ -202,8 +205,8 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 	if f.shape.Intercept {
 		intercept = f.interceptMeans.between.mean[0]
 	}
-	beyond := f.products.tail(f.stepCuts.outer, intervalsHide)
-	between := f.products.tail(f.stepCuts.inner, cutsHide) - f.products.tail(f.stepCuts.outer, cutsHide)
+	beyond := f.products.Tail(f.stepCuts.outer, intervalTail)
+	between := f.products.Tail(f.stepCuts.inner, magnitude.CutTail) - f.products.Tail(f.stepCuts.outer, magnitude.CutTail)
 	shown := make([]float64, f.shape.D)
 	if !(between > 0) {
 		return shown
@@ -221,7 +224,7 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 // interceptAllowance bounds the bias of the intercept's step from clipping at its outer cut. All of it is allowed for: the
 // far residuals of targets that cannot be negative, such as costs, lie on one side.
 func (f *jointFit) interceptAllowance() float64 {
-	return f.residuals.powerTail(f.interceptCuts.outer, 1, intervalsHide)
+	return f.residuals.PowerTail(f.interceptCuts.outer, 1, intervalTail)
 }
 
 // covariance returns the covariance of the estimates with the given influences: the sum of those due
@@ -243,11 +246,11 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 		noise[d] = square(f.interceptMeans.outer.deviation)
 		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.interceptMeans.outer.mean[0])/f.n))
 	}
-	sampling = positivePart(sampling)
+	sampling = linalg.PositivePart(sampling)
 	for i, v := range noise {
 		sampling.SetSym(i, i, sampling.At(i, i)+v)
 	}
-	total := sandwich(influences, sampling)
+	total := linalg.Sandwich(influences, sampling)
 	total.AddSym(total, f.momentNoiseOf(influences.Slice(0, d, 0, d), f.correction(f.outer, nil)))
 	return total
 }

@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -97,9 +100,9 @@ func TestIntervalsOfARareTargetCover(t *testing.T) {
 	given, covered, worst := 0, 0, 0.0
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 8))
-		x := Data{Shape: Shape{N: 20_000, D: 3, Intercept: true}, X: columns(2, 20_000), Y: make([]float64, 20_000)}
+		x := Data{Shape: Shape{N: 20_000, D: 3, Intercept: true}, X: newColumns(2, 20_000), Y: make([]float64, 20_000)}
 		for i := range x.Y {
-			x.X[0][i], x.X[1][i] = clampTo(r.NormFloat64(), 1.2), 2*r.Float64()-1
+			x.X[0][i], x.X[1][i] = numeric.ClampTo(r.NormFloat64(), 1.2), 2*r.Float64()-1
 			if r.Float64() < truth[0]+truth[1]*x.X[0][i]+truth[2]*x.X[1][i] {
 				x.Y[i] = 1
 			}
@@ -128,7 +131,7 @@ func TestIntervalsAreWithheldWhereHiddenRowsStandOut(t *testing.T) {
 	given := func(feature func(r *rand.Rand) float64, effect func(v float64) float64) (tables int) {
 		for seed := range uint64(40) {
 			r := rand.New(rand.NewPCG(seed, 9))
-			x := Data{Shape: Shape{N: 20_000, D: 5, Intercept: true}, X: columns(4, 20_000), Y: make([]float64, 20_000)}
+			x := Data{Shape: Shape{N: 20_000, D: 5, Intercept: true}, X: newColumns(4, 20_000), Y: make([]float64, 20_000)}
 			for i := range x.Y {
 				for j := range x.X {
 					x.X[j][i] = r.NormFloat64()
@@ -165,7 +168,7 @@ func TestIntervalsAreWithheldWhereAThinTailStandsOut(t *testing.T) {
 	given := func(cost func(r *rand.Rand) float64) (tables int) {
 		for seed := range uint64(40) {
 			r := rand.New(rand.NewPCG(seed, 10))
-			x := Data{Shape: Shape{N: 10_000, D: 3, Intercept: true}, X: columns(2, 10_000), Y: make([]float64, 10_000)}
+			x := Data{Shape: Shape{N: 10_000, D: 3, Intercept: true}, X: newColumns(2, 10_000), Y: make([]float64, 10_000)}
 			for i := range x.Y {
 				x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 				if r.Float64() < 0.1*math.Exp(0.3*x.X[0][i]) {
@@ -194,7 +197,7 @@ func TestSmallWeightsMakeNoTargetRare(t *testing.T) {
 	off := 0.0
 	for seed := range uint64(draws) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n), Weight: repeat(0.01, n)}
+		x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n), Weight: repeat(0.01, n)}
 		for i := range x.Y {
 			x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 			x.Y[i] = truth[1]*x.X[0][i] + truth[2]*x.X[1][i] + 0.3*r.NormFloat64()
@@ -331,7 +334,7 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newJointFit(r)
-	f.products = expectedMagnitudes(r.productNoise, 1, 1, r.shape.N).run()
+	f.products = magnitude.OfNormal(r.productNoise, 1, 1, r.shape.N).AsRun()
 	c := cuts{inner: 1, outer: 2, share: .64, uncut: .8}
 	f.stepCuts, f.interceptCuts = c, c
 	unit, unitRest := c.units()
@@ -339,7 +342,7 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 	shown := func(off float64) []float64 {
 		f.interceptMeans = c.means([]float64{.8 / unit, (.2 + intercept) / unitRest}, 0, .24, 1)
 		f.cutMeans = c.means([]float64{0, .8 / unit, 0, 0, (.2 + off) / unitRest, 0}, f.first(), .24, 1)
-		return f.shownBias(identity(3))
+		return f.shownBias(linalg.Identity(3))
 	}
 	shown(0)
 	deviation := f.cutMeans.between.deviation
@@ -361,7 +364,7 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 // the first of two features. The truth is that of least squares of the population.
 func claims(n int, share, spread float64, r *rand.Rand) (x Data, truth []float64) {
 	const growth = 0.5
-	x = Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+	x = Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range x.Y {
 		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 		if r.Float64() < share*math.Exp(growth*x.X[0][i]-growth*growth/2) {
@@ -398,7 +401,7 @@ func TestCountsAtALargeScaleHaveIntervals(t *testing.T) {
 	given := 0
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 33))
-		x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: true}, X: columns(1, 20_000), Y: make([]float64, 20_000)}
+		x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: true}, X: newColumns(1, 20_000), Y: make([]float64, 20_000)}
 		for i := range x.Y {
 			x.X[0][i] = r.NormFloat64()
 			x.Y[i] = float64(poissonOf(r, 0.2*math.Exp(0.2*x.X[0][i])))

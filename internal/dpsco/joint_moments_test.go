@@ -365,28 +365,6 @@ func TestAutoChoosesJointMomentsByAPublicRule(t *testing.T) {
 	}
 }
 
-func TestHalfOctavesAreThoseOfMagnitudes(t *testing.T) {
-	for k, middle := range magnitudeMiddles {
-		h := mech.NewHistogram(halfOctaves, 1, 1)
-		h.AddRows(mech.Rows{Intercept: true}, []float64{halfOctave(middle)})
-		for bin, count := range mechtest.Totals(t, h.Bounded()) {
-			if (count > 0) != (bin == k) {
-				t.Errorf("%v counts in bin %d, want %d", middle, bin, k)
-			}
-		}
-	}
-	for v, want := range map[float64]int{0: 0, 5e-324: 0, 1e-200: 0, 1e200: magnitudeBins - 1, math.MaxFloat64: magnitudeBins - 1} {
-		h := mech.NewHistogram(halfOctaves, 1, 1)
-		h.AddRows(mech.Rows{Intercept: true}, []float64{halfOctave(v)})
-		if counts := mechtest.Totals(t, h.Bounded()); counts[want] == 0 {
-			t.Errorf("%v does not count in bin %d: %v", v, want, counts)
-		}
-	}
-	if !math.IsNaN(halfOctave(math.NaN())) {
-		t.Error("NaN has a place")
-	}
-}
-
 // With hardly any noise a penalised fit, one within a small ball and one without an
 // intercept are those of the exact problem, on skewed and correlated features.
 func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {

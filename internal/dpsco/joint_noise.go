@@ -3,6 +3,10 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
@@ -26,15 +30,15 @@ const (
 // standard deviation of a coordinate of the pilot fit's error other than noise. The result is nil for groups
 // and where it would be inaccurate (constants above). It is post-processing (formulas: joint_moments.md).
 func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
-	if f.grouped || f.tooLong || f.floored > maxHiddenDirections || f.products.index(cutsHide) < minToldIndex ||
-		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= maxPilotNoise*f.residuals.quantile(0.5)) {
+	if f.grouped || f.tooLong || f.floored > maxHiddenDirections || f.products.Index(magnitude.CutTail) < minToldIndex ||
+		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= maxPilotNoise*f.residuals.Quantile(0.5)) {
 		return nil
 	}
 	interceptKeep := f.interceptKeep()
 	kept := new(mat.Dense)
 	kept.Mul(f.stepInfluences(), keeps)
 	step, g := f.stepOfReleases().covariance()
-	total := sandwich(kept, step)
+	total := linalg.Sandwich(kept, step)
 	if f.shape.Intercept {
 		intercept, _ := f.interceptOfReleases().covariance()
 		total.SetSym(0, 0, total.At(0, 0)+intercept.At(0, 0)*square(interceptKeep*f.interceptScale))
@@ -42,7 +46,7 @@ func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 	responding := mat.NewSymDense(f.shape.D, nil)
 	responding.ScaleSym(f.response(g), keeps)
 	for _, sign := range []float64{-1, 1} {
-		pilot := sandwich(f.leftOfPilot(responding, interceptKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
+		pilot := linalg.Sandwich(f.leftOfPilot(responding, interceptKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
 		pilot.ScaleSym(0.5, pilot)
 		total.AddSym(total, pilot)
 	}
@@ -53,7 +57,7 @@ func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 	}
 	var qa mat.Dense
 	qa.Mul(kept, f.q.T())
-	total.AddSym(total, movedByMoments(&qa, sandwich(f.q, pilotError), f.hDeviation))
+	total.AddSym(total, movedByMoments(&qa, linalg.Sandwich(f.q, pilotError), f.hDeviation))
 	return total
 }
 
@@ -62,7 +66,7 @@ func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 func (f *jointFit) momentNoiseOf(influences mat.Matrix, correction []float64) *mat.SymDense {
 	var qa mat.Dense
 	qa.Mul(influences, f.q.T())
-	return movedByMoments(&qa, outerSquare(times(f.q, correction)), f.hDeviation)
+	return movedByMoments(&qa, linalg.OuterSquare(linalg.Times(f.q, correction)), f.hDeviation)
 }
 
 // movedByMoments returns the covariance of A E v, where v is random with E[v v'] = vv, and E is the noise of
@@ -71,7 +75,7 @@ func (f *jointFit) momentNoiseOf(influences mat.Matrix, correction []float64) *m
 func movedByMoments(a *mat.Dense, vv *mat.SymDense, deviation float64) *mat.SymDense {
 	var gram mat.SymDense
 	gram.SymOuterK(mat.Trace(vv), a)
-	gram.AddSym(&gram, sandwich(a, vv))
+	gram.AddSym(&gram, linalg.Sandwich(a, vv))
 	gram.ScaleSym(square(deviation)/2, &gram)
 	return &gram
 }
@@ -82,19 +86,19 @@ func movedByMoments(a *mat.Dense, vv *mat.SymDense, deviation float64) *mat.SymD
 // is proportional to the step. The result is in the coordinates of the next pass.
 func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation float64) {
 	g := mat.DenseCopyOf(gain)
-	noise := movedByMoments(g, outerSquare(step), f.hDeviation)
+	noise := movedByMoments(g, linalg.OuterSquare(step), f.hDeviation)
 	if f.pilotNoise != nil {
 		left := mat.NewDense(len(step), len(step), nil)
 		left.Mul(g, f.h)
-		left.Sub(identity(len(step)), left)
-		noise.AddSym(noise, sandwich(left, f.pilotNoise))
+		left.Sub(linalg.Identity(len(step)), left)
+		noise.AddSym(noise, linalg.Sandwich(left, f.pilotNoise))
 	}
 	var own mat.SymDense
 	own.SymOuterK(square(deviation), g)
 	noise.AddSym(noise, &own)
 	var inverse mat.Dense
 	_ = inverse.Inverse(f.q) // an error only reports bad conditioning
-	f.pilotNoise = sandwich(&inverse, noise)
+	f.pilotNoise = linalg.Sandwich(&inverse, noise)
 }
 
 // leftOfPilot returns the matrix L = P (1 - K Q'HQ) that maps errors of the pilot fit, in the last
@@ -104,7 +108,7 @@ func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation flo
 // simulate other releases: eigenvalues below the floor differ between them.
 func (f *jointFit) leftOfPilot(keeps *mat.SymDense, interceptKeep, larger float64) *mat.Dense {
 	d := f.shape.D
-	h, part, left := f.whitened(larger), mat.DenseCopyOf(keeps), identity(d)
+	h, part, left := f.whitened(larger), mat.DenseCopyOf(keeps), linalg.Identity(d)
 	if f.shape.Intercept {
 		part.SetRow(0, make([]float64, d))
 		part.Set(0, 0, interceptKeep/max(h.At(0, 0), minConstant))
@@ -119,7 +123,7 @@ func (f *jointFit) leftOfPilot(keeps *mat.SymDense, interceptKeep, larger float6
 // whitened returns Q'HQ for a release in which all eigenvalues of H are greater by larger and Q whitens by
 // these. Its eigenvalues are 1, except along directions whose eigenvalue lies below the floor.
 func (f *jointFit) whitened(larger float64) *mat.SymDense {
-	values, vectors := eigen(f.h)
+	values, vectors := linalg.Eigen(f.h)
 	var inverse mat.Dense
 	_ = inverse.Inverse(f.q) // an error only reports bad conditioning
 	h := mat.NewSymDense(f.shape.D, nil)
@@ -137,18 +141,17 @@ func (f *jointFit) whitened(larger float64) *mat.SymDense {
 // their residuals. It assumes that residuals are independent of rows. g is the kept fraction of D. The result
 // is 1 if the histogram of lengths or that of residuals has no visible bin.
 func (f *jointFit) response(g float64) float64 {
-	if !f.lengths.seen || !f.residuals.seen {
+	if !f.lengths.Seen() || !f.residuals.Seen() {
 		return 1
 	}
-	residuals, inner, outer, all := f.residuals.withSpreadBins(), 0.0, 0.0, 0.0
-	rescale := math.Sqrt(meanSquare(f.q, f.h, f.hDeviation) / f.beyond(0) * max(f.slopes, 1) / f.d)
-	for k, share := range f.lengths.share {
-		length := f.lengths.quantity[k]
+	residuals, inner, outer, all := f.residuals.WithSpreadBins(), 0.0, 0.0, 0.0
+	rescale := math.Sqrt(linalg.MeanSquareLength(f.q, f.h, f.hDeviation) / f.beyond(0) * max(f.slopes, 1) / f.d)
+	for length, share := range f.lengths.Visible() {
 		kept := square(min(1, f.bound/length))
 		moment, product := share*kept*square(length), (kept+(1-kept)*f.restored)*length*rescale
 		all += moment
-		inner += moment * residuals.below(f.stepCuts.inner/product)
-		outer += moment * residuals.below(f.stepCuts.outer/product)
+		inner += moment * residuals.Below(f.stepCuts.inner/product)
+		outer += moment * residuals.Below(f.stepCuts.outer/product)
 	}
 	return min(1, ((1/f.stepCuts.uncut-g*(1/f.stepCuts.uncut-1))*inner+g*(outer-inner))/all)
 }
@@ -158,11 +161,11 @@ func (f *jointFit) response(g float64) float64 {
 type keptMean struct {
 	cuts
 	cutMeans
-	seen      *magnitudes            // the histogram by which the cuts were chosen
-	choose    func(*magnitudes) cuts // chooses the cuts by another histogram
-	first     int                    // as in cuts.means
-	doubt     float64                // as in cuts.means
-	deviation float64                // standard deviation of the noise on a coordinate, in the units of the sums
+	seen      *magnitude.Histogram            // the histogram by which the cuts were chosen
+	choose    func(*magnitude.Histogram) cuts // chooses the cuts by another histogram
+	first     int                             // as in cuts.means
+	doubt     float64                         // as in cuts.means
+	deviation float64                         // standard deviation of the noise on a coordinate, in the units of the sums
 }
 
 // stepOfReleases returns the released step.
@@ -196,10 +199,10 @@ func (k keptMean) covariance() (covariance *mat.SymDense, keep float64) {
 	if length > 0 {
 		direction.ScaleVec(1/length, direction)
 	}
-	exponent, across, along, squareKeep := k.seen.index(cutsHide), 0.0, 0.0, 0.0
+	exponent, across, along, squareKeep := k.seen.Index(magnitude.CutTail), 0.0, 0.0, 0.0
 	var moves [cutDraws]float64
 	for draw := range moves {
-		c := k.choose(k.seen.again(draw))
+		c := k.choose(k.seen.Again(draw))
 		o := c.others(k.deviation, k.keep*length, float64(d-k.first), k.doubt)
 		across, along = across+o.across/cutDraws, along+o.along/cutDraws
 		keep, squareKeep = keep+o.keep/cutDraws, squareKeep+o.squareKeep/cutDraws
@@ -238,10 +241,10 @@ func (c cuts) others(deviation, signal, coordinates, doubt float64) (o otherPart
 	slope := -inflation * inner / (c.uncut * noise)
 	unexplained := inner/square(c.uncut) - square(slope)*noise
 	mean, meanSquare := 0.0, 0.0
-	for _, z := range normalNodes {
+	for _, z := range numeric.NormalNodes {
 		v := signal + math.Sqrt(noise)*z
 		for node := range chiNodes {
-			weight, squareAcross := 1./chiNodes/float64(len(normalNodes)), noise*chiSquared(node, coordinates-1)
+			weight, squareAcross := 1./chiNodes/float64(len(numeric.NormalNodes)), noise*chiSquared(node, coordinates-1)
 			g := max(0, 1-square(doubt*coordinates*noise/max(v*v+squareAcross, math.SmallestNonzeroFloat64)))
 			shift := slope*math.Sqrt(noise)*z + g*v
 			mean, meanSquare = mean+weight*shift, meanSquare+weight*square(shift)
@@ -263,7 +266,7 @@ func chiSquared(node int, freedom float64) float64 {
 		return 0
 	}
 	variance := 2 / (9 * freedom)
-	z := normalNodes[(2*node+1)*len(normalNodes)/(2*chiNodes)]
+	z := numeric.NormalNodes[(2*node+1)*len(numeric.NormalNodes)/(2*chiNodes)]
 	return freedom * math.Pow(max(0, 1-variance+math.Sqrt(variance)*z), 3)
 }
 

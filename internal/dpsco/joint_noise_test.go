@@ -6,7 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -96,13 +98,13 @@ func TestOthersKeepLessWhereCurvatureIsLess(t *testing.T) {
 // of it is kept, and less than that of both. Where cuts move it has more, along what lies between.
 func TestNoiseOfAKeptMean(t *testing.T) {
 	const deviation, doubt = 0.01, 1.2
-	counts := make([]float64, magnitudeBins)
+	counts := make([]float64, magnitude.Bins)
 	for k := 10; k < 30; k++ {
 		counts[k] = 10_000 * math.Exp2(-float64(k-10)/2)
 	}
-	choose := func(m *magnitudes) cuts { return newCuts(m, 3, deviation, 0.2, 0.8) }
+	choose := func(m *magnitude.Histogram) cuts { return newCuts(m, 3, deviation, 0.2, 0.8) }
 	variance := func(sd float64, signal []float64) (told, kept, outer float64) {
-		seen := readMagnitudes(slices.Clone(counts), sd, 1, math.Inf(1), floats.Sum(counts)).run()
+		seen := magnitude.Read(slices.Clone(counts), sd, 1, math.Inf(1), floats.Sum(counts)).AsRun()
 		c := choose(seen)
 		m := c.means(append(make([]float64, 3), signal...), 0, deviation, doubt)
 		covariance, _ := keptMean{cuts: c, cutMeans: m, seen: seen, choose: choose, doubt: doubt, deviation: deviation}.covariance()
@@ -177,8 +179,8 @@ func TestCutRowsDoNotRespond(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newJointFit(r)
-	f.h, f.q = mat.NewSymDense(2, []float64{1, 0, 0, 1}), identity(2)
-	counts := expectedMagnitudes(r.lengthNoise[0], 1, 1, 10_000).run()
+	f.h, f.q = mat.NewSymDense(2, []float64{1, 0, 0, 1}), linalg.Identity(2)
+	counts := magnitude.OfNormal(r.lengthNoise[0], 1, 1, 10_000).AsRun()
 	f.lengths, f.residuals = counts, counts
 	for _, c := range []struct{ inner, outer, uncut, least, most float64 }{{30, 60, 1, 0.999, 1}, {1e-3, 2e-3, minUncut, 0, 0.01}, {1, 3, 0.8, 0.3, 0.9}} {
 		f.stepCuts = cuts{inner: c.inner, outer: c.outer, uncut: c.uncut}
@@ -203,16 +205,16 @@ func TestNoiseOfThePilotFit(t *testing.T) {
 	} {
 		f := newJointFit(r)
 		f.h = mat.NewSymDense(2, []float64{1, 0, 0, c.moment})
-		w := newWhitener(f.h, shortenedEigenvalue)
-		f.q = identity(2)
+		w := linalg.NewWhitener(f.h, shortenedEigenvalue)
+		f.q = linalg.Identity(2)
 		for pass, want := range []float64{c.first, c.second} {
-			f.followPilot(w.gain([]float64{1, 1}), make([]float64, 2), deviation)
+			f.followPilot(w.Gain([]float64{1, 1}), make([]float64, 2), deviation)
 			if got := math.Sqrt(f.pilotNoise.At(1, 1)); math.Abs(got-want) > 1e-9*want {
 				t.Errorf("moment %v, pass %d: %v, want %v", c.moment, pass, got, want)
 			}
 		}
-		f.q, _ = w.triangular(f.h)
-		f.p, f.floor = identity(2), shortenedEigenvalue
+		f.q, _ = w.Triangular(f.h)
+		f.p, f.floor = linalg.Identity(2), shortenedEigenvalue
 		if left := f.leftOfPilot(mat.NewSymDense(2, []float64{1, 0, 0, 1}), 1, 0).At(1, 1); math.Abs(left-c.left) > 1e-9 {
 			t.Errorf("moment %v: %v of the pilot fit is left, want %v", c.moment, left, c.left)
 		}
@@ -228,7 +230,7 @@ func TestNoiseOfANewtonFit(t *testing.T) {
 	}
 	f := newNewtonFit(r)
 	f.h, f.g, f.gDeviation = mat.NewSymDense(2, []float64{0.25, 0, 0, 0.25}), mat.NewVecDense(2, nil), 0.1
-	w := newWhitener(f.h, minCurvature)
+	w := linalg.NewWhitener(f.h, minCurvature)
 	const whole = 0.4 // the noise of the score over the curvature
 	for _, c := range []struct{ keep, want float64 }{{1, whole}, {1, whole}, {0, math.Hypot(whole/2, whole/2)}} {
 		f.follow(w, []float64{c.keep, c.keep})

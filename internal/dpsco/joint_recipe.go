@@ -6,6 +6,8 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 )
 
 // Thresholds of momentNoise. Above lowMoments JointMoments treats information as low and discards
@@ -26,7 +28,7 @@ func (p *problem) moreForMoments() float64 {
 	if p.GroupCount > 0 {
 		return 1
 	}
-	return clampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, maxWhiten)
+	return numeric.ClampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, maxWhiten)
 }
 
 // momentNoise estimates the noise of second moments relative to an eigenvalue of 1 if they took the
@@ -113,8 +115,8 @@ func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	f := newJointFit(r)
 	f.perRow = float64(max(1, p.GroupCount))
 	f.n /= f.perRow
-	f.residuals = expectedMagnitudes(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, int(f.n)).run()
-	f.products = expectedMagnitudes(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, int(f.n)).run()
+	f.residuals = magnitude.OfNormal(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, int(f.n)).AsRun()
+	f.products = magnitude.OfNormal(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, int(f.n)).AsRun()
 	f.chooseCuts()
 	step, intercept := f.deviations()
 	most := p.Radius / math.Sqrt(p.d())

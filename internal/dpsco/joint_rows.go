@@ -46,7 +46,7 @@ func (r *rowBlock) addStep(s *mech.Sum, weights []float64, c cuts) {
 func (r *rowBlock) sizes(given [][]float64) []float64 {
 	size := r.v[:r.records()]
 	if r.starts != nil {
-		lengths(size, given)
+		rowLengths(size, given)
 		return size
 	}
 	length := r.length[:len(size)]

@@ -48,8 +48,8 @@ type L1 struct {
 	MaxWeight     float64        // clipping threshold of weights; 0: no weights
 	Offset        string         // column of offsets, for the record
 
-	numericColumns []numeric // as Regression.numericColumns
-	target         numeric
+	numericColumns []numericColumn // as Regression.numericColumns
+	target         numericColumn
 	scaleAsked     bool // the option residual_scale is given
 }
 
@@ -295,7 +295,7 @@ func (a L1) result(w []float64) Result {
 // exponential plans a draw on a grid that is fine relative to the spread of the draw.
 func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	setDefault(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
-	p := expmech.Params{Epsilon: below(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept, Memory: a.Memory}
+	p := expmech.Params{Epsilon: justBelow(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept, Memory: a.Memory}
 	if a.Set == catalogue.SetBox {
 		p.Set = expmech.Box
 	}
@@ -320,7 +320,7 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	certified := float64(s.N) * math.Max(1, epsilon) * a.Smoothing / a.Clip * 0x1p-47
 	setDefault(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
 	a.Pitch = powerOfTwo(a.Pitch)
-	p := objpert.Params{Epsilon: below(epsilon), Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept, Tilt: a.tilt()}
+	p := objpert.Params{Epsilon: justBelow(epsilon), Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept, Tilt: a.tilt()}
 	if err := p.Validate(s.N, s.D); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
 	}

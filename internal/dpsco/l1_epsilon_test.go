@@ -24,7 +24,7 @@ const lawChance = 1e-9
 func l1Tables(shapes ...Shape) (tables []Data) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, s := range shapes {
-		x := Data{Shape: s, X: columns(s.Columns(), s.N), Y: make([]float64, s.N)}
+		x := Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 		for i := range s.N {
 			x.set(i, func(int) float64 { return r.NormFloat64() })
 		}
@@ -150,7 +150,7 @@ func (x Data) lawOfScore(score func(w []float64) float64, epsilon float64) (mean
 func TestObjectivePerturbationHasTheChargedEpsilon(t *testing.T) {
 	src := mechtest.Source(t, 2)
 	for _, x := range l1Tables(Shape{N: 200, D: 1, Intercept: false}, Shape{N: 100, D: 1, Intercept: true}, Shape{N: 200, D: 3, Intercept: true}, Shape{N: 400, D: 4, Intercept: false}) {
-		silent := Data{Shape: Shape{N: 1, D: x.D, Intercept: x.Intercept}, X: columns(x.Columns(), 1), Y: []float64{nan}}
+		silent := Data{Shape: Shape{N: 1, D: x.D, Intercept: x.Intercept}, X: newColumns(x.Columns(), 1), Y: []float64{nan}}
 		for _, epsilon := range []float64{.2, 1, 5} {
 			a, draws := L1{Method: catalogue.MethodObjective, Radius: 1e6, Pitch: 0x1p-26}, 600/x.D
 			var length, silentLength, charged float64

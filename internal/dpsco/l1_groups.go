@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
 
@@ -39,7 +40,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	if err != nil {
 		return Result{}, err
 	}
-	shares, sizes := x.groupSizes(mech.Laplace{Epsilon: below(f.shares.sizes)}, src)
+	shares, sizes := x.groupSizes(mech.Laplace{Epsilon: justBelow(f.shares.sizes)}, src)
 	groups := l1Groups{rows: x.byGroup(), sizes: sizes}
 	for range groups.rows {
 		groups.fits, groups.units = append(groups.fits, common), append(groups.units, 1)
@@ -76,7 +77,7 @@ const groupFitLevel = .75
 
 // groupSmoothing is the smoothing of the groups' first fits.
 func (f staged) groupSmoothing(residuals []float64, src *mech.Source) float64 {
-	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.spread), Level: groupFitLevel, Most: groupFitLevel, Prior: 1}, src)
+	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: justBelow(f.shares.spread), Level: groupFitLevel, Most: groupFitLevel, Prior: 1}, src)
 }
 
 // changeUnits divides residuals of each group by their typical size. The prior for that size is centred at
@@ -88,7 +89,7 @@ func (f staged) changeUnits(groups l1Groups, spread float64, src *mech.Source) {
 	}
 	typical := .6 * spread // for normal residuals, which near assumes as well
 	sizes := groupMagnitudes{
-		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.units), Level: .5, Prior: .5},
+		DisjointQuantile: mech.DisjointQuantile{Epsilon: justBelow(f.shares.units), Level: .5, Prior: .5},
 		lowest:           -maxMagnitude,
 		highest:          maxMagnitude,
 		near:             .14,
@@ -108,7 +109,7 @@ func (f staged) shiftGroupsToQuantile(groups l1Groups, t rowCoordinates, src *me
 	}
 	level := f.groupShiftLevel()
 	sizes := groupMagnitudes{
-		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.quantileShift), Level: level, Prior: 1}, lowest: -maxQuantileShift, highest: maxQuantileShift, near: .35 * min(2*(1-level), level-.5),
+		DisjointQuantile: mech.DisjointQuantile{Epsilon: justBelow(f.shares.quantileShift), Level: level, Prior: 1}, lowest: -maxQuantileShift, highest: maxQuantileShift, near: .35 * min(2*(1-level), level-.5),
 	}
 	for g, size := range sizes.release(groups, f.shape.N, f.beyond, src) {
 		quantileShift := f.side() * size
@@ -193,7 +194,7 @@ func (f staged) addSteps(groups l1Groups, steps [][]float64, p objpert.Params, l
 		estimates = append(estimates, estimate{w, f.stepError(p, level, factor, groups.sizes[g].least)})
 	}
 	if pooled {
-		copy(groups.fits, pool(estimates, identity(f.shape.D), groups.fits[0]))
+		copy(groups.fits, pool(estimates, linalg.Identity(f.shape.D), groups.fits[0]))
 		return
 	}
 	copy(groups.fits, mapSlice(estimates, func(e estimate) []float64 { return e.w }))

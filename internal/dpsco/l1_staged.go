@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
 )
@@ -33,9 +34,9 @@ import (
 // Privacy: its shares of epsilon add up to epsilon (proof: l1_staged.md).
 type staged struct {
 	L1
-	shape       Shape     // of the table that the mechanisms see
-	constant    bool      // whether the first coefficient is the intercept; with weights a column represents it
-	columns     []numeric // that may be shifted and scaled
+	shape       Shape           // of the table that the mechanisms see
+	constant    bool            // whether the first coefficient is the intercept; with weights a column represents it
+	columns     []numericColumn // that may be shifted and scaled
 	scales      scaleSearch
 	shares      stagedShares
 	short, clip float64 // of the last fit: rows longer than short have a wider smoothing, and those longer than clip are shortened
@@ -81,10 +82,10 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	if s.GroupCount == 0 {
 		informed *= f.beyondQuantile()
 	}
-	f.short = f.firstClip() * clampBetween(.05*math.Sqrt(informed/float64(s.D)), 1, 6)
+	f.short = f.firstClip() * numeric.ClampBetween(.05*math.Sqrt(informed/float64(s.D)), 1, 6)
 	f.clip, f.level = f.short, f.levelAt(f.short)
 	if f.shares.length > 0 {
-		f.clip = clampBetween(longestFor*math.Pow(informed*math.Sqrt(f.beyondQuantile()), .75), f.short, f.firstClip()*maxLength)
+		f.clip = numeric.ClampBetween(longestFor*math.Pow(informed*math.Sqrt(f.beyondQuantile()), .75), f.short, f.firstClip()*maxLength)
 	}
 	return f
 }
@@ -116,13 +117,13 @@ func (f staged) measured(x Data, src *mech.Source) staged {
 	level := 1 - longShare(f.shape, f.shares.length)
 	counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: maxMagnitude, N: len(lengths)})
 	counts.Add(mapSlice(lengths, math.Sqrt))
-	long := mech.Quantile{Epsilon: below(f.shares.length), Level: level, Most: level, Prior: 1}.Release(counts, src)
+	long := mech.Quantile{Epsilon: justBelow(f.shares.length), Level: level, Most: level, Prior: 1}.Release(counts, src)
 	f.short = min(f.short, typical*long)
 	most := f.clip
 	if long <= commonlyLong {
 		most = min(most, besideSampling*math.Sqrt(f.rowsOfLast()/float64(f.shape.D))*f.shares.last)
 	}
-	f.clip = clampBetween(typical*math.Pow(long, 1+f.beyondQuantile()/2), f.short, max(f.short, most))
+	f.clip = numeric.ClampBetween(typical*math.Pow(long, 1+f.beyondQuantile()/2), f.short, max(f.short, most))
 	f.level = f.levelAt(f.short)
 	return f
 }
@@ -143,7 +144,7 @@ func (f staged) beyondQuantile() float64 { return 1 - math.Abs(f.tilt()) }
 // rows have weights or offsets. Each column costs noise, and a steward who has registered a center has said where
 // the values lie. A radius speaks of the unit of coefficients; where residual_scale is given, the target keeps
 // its unit.
-func (a L1) movable(s Shape) (columns []numeric) {
+func (a L1) movable(s Shape) (columns []numericColumn) {
 	if !s.Intercept || a.Radius != 0 || len(a.numericColumns) == 0 {
 		return nil
 	}
@@ -222,7 +223,7 @@ func (f staged) check() error {
 		}
 	}
 	for _, epsilon := range []float64{f.shares.scales, f.shares.position, f.shares.detail} {
-		if err := (mech.Laplace{Epsilon: below(epsilon)}).Check(); epsilon > 0 && err != nil {
+		if err := (mech.Laplace{Epsilon: justBelow(epsilon)}).Check(); epsilon > 0 && err != nil {
 			return fmt.Errorf("%w: %w", ErrInfeasible, err)
 		}
 	}
@@ -259,5 +260,5 @@ func (f staged) contract(bound float64) mech.MomentContract {
 func (f staged) perturbation(epsilon, smoothing, short, clip, tilt float64) objpert.Params {
 	certified := float64(f.shape.N) * math.Max(1, epsilon) * smoothing * clip / square(short) * 0x1p-47
 	pitch := powerOfTwo(math.Max(10*smoothing*0x1p-29, certified))
-	return objpert.Params{Epsilon: below(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt, Short: short}
+	return objpert.Params{Epsilon: justBelow(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt, Short: short}
 }

@@ -153,7 +153,7 @@ var asRegistered = [2]float64{1, 1}
 // oddTable is four columns, the constant among them, of an awkward law.
 func oddTable(name string, n int) Data {
 	r := rand.New(rand.NewPCG(1, 7))
-	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: columns(3, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: newColumns(3, n), Y: make([]float64, n)}
 	for i := range n {
 		a, b, c := r.NormFloat64(), r.NormFloat64(), r.NormFloat64()
 		noise := r.ExpFloat64() - r.ExpFloat64()
@@ -214,7 +214,7 @@ func TestStagedIsAccurateOnAwkwardTables(t *testing.T) {
 func TestSkewedFeaturesHaveTheirSlope(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(3, 7))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		a, b := math.Exp(1.5*r.NormFloat64())/5, r.NormFloat64()
 		x.X[0][i], x.X[1][i] = a, b

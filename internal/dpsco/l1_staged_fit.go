@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
 
@@ -18,7 +20,7 @@ func (f staged) findScales(x Data, src *mech.Source) (found *Scaled, hidden []in
 	if f.shares.scales == 0 {
 		return nil, nil
 	}
-	return f.scales.find(x, mech.Laplace{Epsilon: below(f.shares.scales)}, src)
+	return f.scales.find(x, mech.Laplace{Epsilon: justBelow(f.shares.scales)}, src)
 }
 
 // place shifts and scales columns that lie together far from zero, and returns how; nil if there are none.
@@ -26,7 +28,7 @@ func (f staged) place(x Data, src *mech.Source) *Scaled {
 	if f.shares.position == 0 {
 		return nil
 	}
-	moved := placement(x, f.columns, mech.Laplace{Epsilon: below(f.shares.position)}, mech.Laplace{Epsilon: below(f.shares.detail)}, src)
+	moved := placement(x, f.columns, mech.Laplace{Epsilon: justBelow(f.shares.position)}, mech.Laplace{Epsilon: justBelow(f.shares.detail)}, src)
 	if moved != nil {
 		moved.scale(x)
 	}
@@ -98,11 +100,11 @@ func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.
 	}
 	usable = 1
 	for i, epsilon := range f.shares.moments {
-		var p whitener
+		var p linalg.Whitener
 		p, usable = f.whitener(x, f.bounds()[i], epsilon, src)
-		x = x.times(p.matrix)
-		t.matrix.Mul(t.matrix, p.matrix)
-		t.inverse.Mul(p.inverse().matrix, t.inverse)
+		x = x.times(p.Matrix)
+		t.matrix.Mul(t.matrix, p.Matrix)
+		t.inverse.Mul(p.Inverse().Matrix, t.inverse)
 	}
 	divide(x.Y, f.ResidualScale)
 	u = make([]float64, f.shape.D)
@@ -132,7 +134,7 @@ func (f staged) typicalWeight(t rowCoordinates) float64 {
 	if f.MaxWeight == 0 || !f.constant {
 		return 1
 	}
-	return clampBetween(mat.Norm(t.inverse.ColView(0), 2), minTypicalWeight, 1)
+	return numeric.ClampBetween(mat.Norm(t.inverse.ColView(0), 2), minTypicalWeight, 1)
 }
 
 // minTypicalWeight keeps the smoothing of the rough fit within the range that check has covered.
@@ -153,11 +155,11 @@ func (f staged) toTableUnits(t rowCoordinates, quantileShift float64, u []float6
 
 // bringBack divides each feature by its reach.
 func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
-	t := rowCoordinates{identity(x.D), identity(x.D)}
+	t := rowCoordinates{linalg.Identity(x.D), linalg.Identity(x.D)}
 	if f.shares.reach == 0 {
 		return t
 	}
-	q := mech.Quantile{Epsilon: below(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
+	q := mech.Quantile{Epsilon: justBelow(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
 	for j, column := range x.X {
 		counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: maxMagnitude, N: x.N})
 		counts.Add(column)
@@ -176,14 +178,14 @@ func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 // usable is the approximate share of usable rows, or 1 if that is large. Where few rows are usable, whitening
 // makes all of them longer than bound; they are then shortened to bound, and their mean square over all
 // rows gives the share.
-func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, usable float64) {
-	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
+func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w linalg.Whitener, usable float64) {
+	noise := mech.MatrixLaplace{Epsilon: justBelow(epsilon)}
 	floor := bound * bound * eigenvalueFloor(x.Shape, epsilon)
 	h := secondMoments(x, f.contract(bound), noise, src)
 	if usable = mat.Trace(h) / square(bound); usable > manyUsable {
 		usable = 1
 	}
-	return newWhitener(h, floor), max(usable, minUsable)
+	return linalg.NewWhitener(h, floor), max(usable, minUsable)
 }
 
 // eigenvalueFloor is the value to which eigenvalues of second moments are raised, as a share of the squared bound of rows: about
@@ -209,7 +211,7 @@ const minMoment = .03
 // minMoment, for rows with the typical weight. Its few rows are shortened to the clip in any case: the
 // longer they were, the more the noise of its coefficient is magnified, and where the coefficient is far
 // off, the ridge of the last fit keeps it there. The rows are whitened by t.
-func (f staged) rare(t rowCoordinates, usable, weight float64) (w whitener, found bool) {
+func (f staged) rare(t rowCoordinates, usable, weight float64) (w linalg.Whitener, found bool) {
 	raised := mat.NewSymDense(f.shape.D, nil)
 	for j := range f.shape.D {
 		raised.SetSym(j, j, 1/usable)
@@ -224,7 +226,7 @@ func (f staged) rare(t rowCoordinates, usable, weight float64) (w whitener, foun
 			found = true
 		}
 	}
-	return newWhitener(raised, 1), found || usable < 1 // no eigenvalue is below 1
+	return linalg.NewWhitener(raised, 1), found || usable < 1 // no eigenvalue is below 1
 }
 
 // roughTilt is the tilt of the rough fit. Where the stage quantileShift follows, the rough fit goes only a part of the
@@ -255,7 +257,7 @@ func (f staged) typicalResidual(residuals []float64, src *mech.Source) float64 {
 	if f.shares.typicalResidual == 0 {
 		return 1
 	}
-	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.typicalResidual), Level: .5, Most: .5, Prior: 1}, src)
+	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: justBelow(f.shares.typicalResidual), Level: .5, Most: .5, Prior: 1}, src)
 }
 
 // shiftLevel is the level that the stage quantileShift looks for, 0 without that stage.
@@ -280,7 +282,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 	divide(away, unit)
 	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -maxMagnitude, Highest: maxMagnitude, N: len(residuals)})
 	counts.Add(away, mapSlice(weights, func(weight float64) float64 { return weight / full }))
-	quantileShift := unit * mech.SignedQuantile{Epsilon: below(epsilon), Level: level, Prior: 1}.Release(counts, src)
+	quantileShift := unit * mech.SignedQuantile{Epsilon: justBelow(epsilon), Level: level, Prior: 1}.Release(counts, src)
 	shift(residuals, -quantileShift, weights)
 	return quantileShift
 }
@@ -291,7 +293,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 // can go.
 func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
 	level := f.maxLevel() / 2
-	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)
+	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: justBelow(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)
 	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
 	shift(x.Y, -lower, weights)
 	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.refinement.fit, smoothing, f.firstClip(), f.firstClip(), f.tilt()), level, src); err != nil {
@@ -303,7 +305,7 @@ func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float
 
 // width is the smoothing of the last fit. It is looked for near unit.
 func (f staged) width(residuals []float64, unit float64, src *mech.Source) float64 {
-	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Most: f.maxLevel(), Prior: 1}, src)
+	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: justBelow(f.shares.width), Level: f.level, Most: f.maxLevel(), Prior: 1}, src)
 }
 
 // sizeOf is a quantile of the absolute residuals, within the magnitudes that check covers. It is looked for near unit.
@@ -312,7 +314,7 @@ func (staged) sizeOf(residuals []float64, unit float64, q mech.Quantile, src *me
 	divide(scaled, unit)
 	counts := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: -maxMagnitude, Highest: maxMagnitude, N: len(residuals)})
 	counts.Add(scaled)
-	return clampBetween(unit*q.Release(counts, src), math.Exp2(-maxMagnitude/2), math.Exp2(maxMagnitude/2))
+	return numeric.ClampBetween(unit*q.Release(counts, src), math.Exp2(-maxMagnitude/2), math.Exp2(maxMagnitude/2))
 }
 
 // stepWhereRare makes a step on rows in which rare features are kept small, and returns them as they were.
@@ -321,13 +323,13 @@ func (f staged) stepWhereRare(ctx context.Context, u []float64, x Data, t rowCoo
 	if !found {
 		return x, f.step(ctx, u, x, p, quantile, src)
 	}
-	x = x.times(rare.matrix)
+	x = x.times(rare.Matrix)
 	v := make([]float64, len(u))
 	if err := f.step(ctx, v, x, p, quantile, src); err != nil {
 		return x, err
 	}
-	floats.Add(u, rare.apply(v))
-	return x.times(rare.inverse().matrix), nil
+	floats.Add(u, rare.Apply(v))
+	return x.times(rare.Inverse().Matrix), nil
 }
 
 // step adds to u a fit of the targets in x and replaces these by its residuals. The fit is lengthened to

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -84,7 +85,7 @@ func attainableLevel(tau, epsilon float64, n int, weighted bool) float64 {
 		return 0
 	}
 	beyond := enoughForOtherLevel / informed
-	return clampBetween(tau, beyond, 1-beyond)
+	return numeric.ClampBetween(tau, beyond, 1-beyond)
 }
 
 // enoughForRefinement is the least J, times twice the share of rows beyond the quantile and the tilt, for the stage
@@ -111,7 +112,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	}
 	var p stagedShares
 	if whole := noise(unscaled); unscaled > 0 && whole <= maxForScales*maxScaleNoise {
-		p.scales = part(max(clampBetween(whole/scaleNoise, fewForScales, forRareScales), whole/maxScaleNoise))
+		p.scales = part(max(numeric.ClampBetween(whole/scaleNoise, fewForScales, forRareScales), whole/maxScaleNoise))
 		left -= p.scales // all other shares are shares of the rest
 	}
 	p.moments, p.rough, p.width = [2]float64{part(.06), part(.12)}, part(.22), part(.06)

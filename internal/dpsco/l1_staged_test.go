@@ -97,7 +97,7 @@ func TestStagedSharesAddUp(t *testing.T) {
 				times, e = many.Count, many.Event
 			}
 			for range times {
-				runs.Add(runs, new(big.Rat).SetFloat64(below(e.(privacy.Pure).Epsilon)))
+				runs.Add(runs, new(big.Rat).SetFloat64(justBelow(e.(privacy.Pure).Epsilon)))
 			}
 		}
 		half := new(big.Rat).SetFloat64((math.Nextafter(epsilon, math.Inf(1)) - epsilon) / 2)
@@ -449,7 +449,7 @@ func TestStagedSurvivesAwkwardTables(t *testing.T) {
 	for name, v := range map[string]float64{"missing": nan, "infinite": inf, "huge": 1e300, "tiny": 1e-300, "zero": 0, "one": 1} {
 		for _, epsilon := range []float64{.3, 3} { // without and with a look at the reach
 			const n = 2000
-			x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: columns(3, n), Y: make([]float64, n)}
+			x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: newColumns(3, n), Y: make([]float64, n)}
 			for i := range n {
 				sign := float64(1 - 2*(i%2))
 				x.set(i, func(j int) float64 { return v * []float64{sign, 1, 1, sign}[j+1] })

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -187,7 +188,7 @@ func TestQuantilesOfSmallResiduals(t *testing.T) {
 			most         float64
 		}{{.9, .3, 10_000, .8}, {.9, 1, 3000, .8}, {.95, 1, 6000, .8}, {.1, 1, 3000, .8}} {
 			r := rand.New(rand.NewPCG(1, 12))
-			x := Data{Shape: Shape{N: c.n, D: 4, Intercept: true}, X: columns(3, c.n), Y: make([]float64, c.n)}
+			x := Data{Shape: Shape{N: c.n, D: 4, Intercept: true}, X: newColumns(3, c.n), Y: make([]float64, c.n)}
 			for i := range c.n {
 				x.X[0][i], x.X[1][i], x.X[2][i] = r.NormFloat64(), r.ExpFloat64(), float64(r.IntN(2))
 				x.Y[i] = .3 + .6*x.X[0][i] - .3*x.X[1][i] + .2*x.X[2][i] + size*r.NormFloat64()
@@ -290,7 +291,7 @@ func TestQuantilesOfRatings(t *testing.T) {
 	for _, step := range []float64{1, .3, .1} {
 		x := drawLaw("gauss", 50_000, 4, 2)
 		for i := range x.N {
-			x.Y[i] = step * math.Round(clampBetween(.7*r.NormFloat64()+.1*x.X[0][i]+.6, -2, 1))
+			x.Y[i] = step * math.Round(numeric.ClampBetween(.7*r.NormFloat64()+.1*x.X[0][i]+.6, -2, 1))
 		}
 		for _, tau := range []float64{.9, .95} {
 			over := x.pinball(quantileFit(t, L1{Tau: tau}, x, 1, src), tau) / x.pinball([]float64{step, 0, 0, 0}, tau)

@@ -3,6 +3,8 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -22,7 +24,7 @@ const minLevels = 2
 // x_k - (1 - sum of x_i over the columns i before k) / m: the Helmert contrasts, scaled so that a row of any level is
 // as long as one with one feature at its scale. P is upper triangular. It is the identity without categories.
 func levelCoordinates(s Shape, categories []LevelColumns) *mat.Dense {
-	p := identity(s.D)
+	p := linalg.Identity(s.D)
 	if !s.Intercept {
 		return p
 	}
@@ -46,8 +48,8 @@ func levelCoordinates(s Shape, categories []LevelColumns) *mat.Dense {
 // inFeatures returns second moments of rows in the coordinates P'x as those of the features. P is far from singular.
 func inFeatures(p *mat.Dense, moments *mat.SymDense) *mat.SymDense {
 	var back mat.Dense
-	_ = back.Solve(p.T(), identity(moments.SymmetricDim()))
-	return sandwich(&back, moments)
+	_ = back.Solve(p.T(), linalg.Identity(moments.SymmetricDim()))
+	return linalg.Sandwich(&back, moments)
 }
 
 // firstLevel is the second moment of 1 less the columns of a category: the share of rows of its first level.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -47,7 +48,7 @@ func TestLevelsAreEquallyFarFromEachOther(t *testing.T) {
 			}
 		}
 	}
-	if !mat.Equal(levelCoordinates(s, nil), identity(s.D)) || !mat.Equal(levelCoordinates(s, []LevelColumns{{First: 0, Count: 1}}), identity(s.D)) {
+	if !mat.Equal(levelCoordinates(s, nil), linalg.Identity(s.D)) || !mat.Equal(levelCoordinates(s, []LevelColumns{{First: 0, Count: 1}}), linalg.Identity(s.D)) {
 		t.Error("other coordinates without a category of three levels")
 	}
 }
@@ -71,7 +72,7 @@ func TestFitsSeeTheFirstLevel(t *testing.T) {
 		total := 0.0
 		for seed := range uint64(5) {
 			r := rand.New(rand.NewPCG(seed, 41))
-			x := Data{Shape: Shape{N: 20_000, D: levels + 1, Intercept: true}, X: columns(levels, 20_000), Y: make([]float64, 20_000)}
+			x := Data{Shape: Shape{N: 20_000, D: levels + 1, Intercept: true}, X: newColumns(levels, 20_000), Y: make([]float64, 20_000)}
 			truth := make([]float64, x.N)
 			for i := range truth {
 				level := r.IntN(levels)

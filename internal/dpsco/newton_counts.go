@@ -3,6 +3,9 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 )
@@ -21,14 +24,14 @@ const noiseBesideSampling = 0.75
 // weights kept: the trace of the released curvature over the sum of squared lengths. perLength is the ratio
 // of the bound on a count's score to the row's length times the root of its curvature, chosen such that
 // weights with that bound keep the share kept of the squared lengths.
-func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
+func (f *newtonFit) boundsOf(lengths *magnitude.Histogram) (perLength, kept float64) {
 	least := math.Sqrt(f.common * f.Curve.size() / 2) // least value of max(u, C - u) / sqrt(u), times the root of the weight
-	all := lengths.usable() * lengths.excessSquare(0)
+	all := lengths.Usable() * lengths.ExcessSquare(0)
 	keeps := func(perLength float64) float64 {
-		return lengths.usable() / all * lengths.mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
+		return lengths.Usable() / all * lengths.Mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
 	}
-	kept = clampBetween(mat.Trace(f.h)/f.own/all, keeps(maxPerLength*least), keeps(least))
-	return bisect(least, maxPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept
+	kept = numeric.ClampBetween(mat.Trace(f.h)/f.own/all, keeps(maxPerLength*least), keeps(least))
+	return numeric.Bisect(least, maxPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept
 }
 
 // maxPerLength is the largest perLength considered, as a multiple of its least value.
@@ -38,7 +41,7 @@ const maxPerLength = 1000
 // 2 limit z, has noiseBesideSampling of the deviation of sampling or, if less, the one at which no visible
 // row has a weight below 1.
 func (f *newtonFit) cheapLimit(z float64) float64 {
-	return min(noiseBesideSampling*math.Sqrt(f.weights/f.n)/(2*z), f.perLength*f.unweighted()*f.lengths.edge())
+	return min(noiseBesideSampling*math.Sqrt(f.weights/f.n)/(2*z), f.perLength*f.unweighted()*f.lengths.Edge())
 }
 
 // unweighted is the factor from lengths to the coordinates of the step, as rescale is, if all rows had had
@@ -47,7 +50,7 @@ func (f *newtonFit) unweighted() float64 { return f.rescale / math.Sqrt(f.kept) 
 
 // sizes returns the histogram of scores, or of row lengths if perLength is known, and the limit above which
 // weights shorten scores, in the units of that histogram.
-func (f *newtonFit) sizes() (sizes *magnitudes, limit float64) {
+func (f *newtonFit) sizes() (sizes *magnitude.Histogram, limit float64) {
 	if f.perLength > 0 {
 		return f.lengths, f.limit / f.perLength / f.unweighted()
 	}
@@ -73,9 +76,9 @@ func (f *newtonFit) keptOfSquares(most float64) float64 {
 		return 1
 	}
 	sizes, limit := f.sizes()
-	mean := sizes.excessSquare(0)
+	mean := sizes.ExcessSquare(0)
 	squares := func(u float64) float64 { return min(u*u, most*mean) }
-	return sizes.mean(func(u float64) float64 { return squares(u) * min(1, limit/u) }) / sizes.mean(squares)
+	return sizes.Mean(func(u float64) float64 { return squares(u) * min(1, limit/u) }) / sizes.Mean(squares)
 }
 
 // Bias allowances of counts (the terms are defined in newton_intervals.go). Where weights shorten nearly
@@ -102,10 +105,10 @@ const (
 // long rows. Such a group is no tail, and is left out, if the first pass, in scale units, shows no such
 // group and a light tail.
 func (f *newtonFit) indexOfPass() float64 {
-	if first := f.firstLengths; first.bulk() != first || first.index(intervalsHide) < lightIndex {
+	if first := f.firstLengths; first.Bulk() != first || first.Index(intervalTail) < lightIndex {
 		return f.tailIndex()
 	}
-	return (f.scores.bulk().index(intervalsHide) + f.lengths.bulk().index(intervalsHide)) / 2
+	return (f.scores.Bulk().Index(intervalTail) + f.lengths.Bulk().Index(intervalTail)) / 2
 }
 
 // indexOfCounts is the tail index of lengths, averaged over the passes: noise is less likely to mask a
@@ -127,7 +130,7 @@ func (f *newtonFit) overdispersion() float64 {
 
 // pullOfCounts bounds the length of the mean of the removed part of scores.
 func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
-	heavy := clampBetween((lightIndex-f.indexOfCounts())/(lightIndex-heavyIndex), 0, 1)
+	heavy := numeric.ClampBetween((lightIndex-f.indexOfCounts())/(lightIndex-heavyIndex), 0, 1)
 	part := lightPull + (heavyPull-lightPull)*heavy + x.misfit*math.Sqrt(f.overdispersion())
 	return min(part*taken/math.Sqrt(f.d), x.most)
 }
@@ -142,6 +145,6 @@ func (f *newtonFit) pullOfConstant(taken float64, x extrapolation) float64 {
 // shownByCounts returns, for the shell's excess off and the shell's share of the curvature, the factor of
 // the extrapolation and the largest length of the bias.
 func (f *newtonFit) shownByCounts(off *mat.VecDense, curvature float64) (factor, most float64) {
-	factor = min(maxFactor, countsPerShell*f.missing(expected)*max(0, 1-2*curvature))
-	return factor, countsPerShell * f.missing(scoresHide) * mat.Norm(off, 2) / max(1-2.5*curvature, minContrast)
+	factor = min(maxFactor, countsPerShell*f.missing(expectedTail)*max(0, 1-2*curvature))
+	return factor, countsPerShell * f.missing(newtonScoreTail) * mat.Norm(off, 2) / max(1-2.5*curvature, minContrast)
 }

@@ -3,7 +3,9 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 )
 
 // curve is a loss as Newton uses it: it defines a row's score, which is minus the derivative of its loss,
@@ -114,7 +116,7 @@ func (c huberCurve) score(r *newtonRows) {
 	for i, e := range r.e[:r.n] {
 		r.score[i], r.tail[i], r.most[i], r.model[i], r.robust[i] = e, c.delta, c.delta, 1, 1
 		if size := math.Abs(e); size > c.delta {
-			r.score[i], r.model[i], r.robust[i] = clampTo(e, c.delta), 0, touching*c.delta/size
+			r.score[i], r.model[i], r.robust[i] = numeric.ClampTo(e, c.delta), 0, touching*c.delta/size
 		}
 	}
 }
@@ -145,5 +147,5 @@ func (huberCurve) tailShare() float64 { return 0.08 }
 
 // begin is a least-squares step on the clipped targets.
 func (huberCurve) begin(s *newtonStart) (w []float64, curvature float64) {
-	return leastSquaresStep(newWhitener(s.moments, s.noiseFloor), s.gradient, s.deviation, smallMoment(s.longer)), 1
+	return leastSquaresStep(linalg.NewWhitener(s.moments, s.noiseFloor), s.gradient, s.deviation, smallMoment(s.longer)), 1
 }

@@ -3,6 +3,8 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -21,14 +23,14 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	joint := make([]float64, (x.D+1)*(x.D+1))
 	seen.moments.Release(joint, f.firstNoise, src)
 	noisy := releaseCounts([]*mech.Histogram{seen.lengths}, f.firstLengthNoise, src)[0]
-	var l *magnitudes
+	var l *magnitude.Histogram
 	longer := 1.0
 	if c := f.Curve.counted(); c == nil {
-		l, longer = readLengths(noisy, f.firstLengthNoise, f.shape.D, f.Bound, newtonTooLong, f.n)
+		l, longer = magnitude.ReadLengths(noisy, f.firstLengthNoise, f.shape.D, f.Bound, newtonTooLong, f.n)
 		f.tooLong = longer > 1
 	} else { // no rescaling: means are exponential in predictions, and the start may be far off
-		l = f.magnitudes(noisy, f.firstLengthNoise, 1, longest(f.shape.D))
-		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.GroupCount)))
+		l = f.magnitudes(noisy, f.firstLengthNoise, 1, magnitude.LongestLength(f.shape.D))
+		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).Apart(), f.n/float64(max(1, f.shape.GroupCount)))
 	}
 	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)
 }
@@ -58,7 +60,7 @@ func (f *newtonFit) sumFirst(x Data) newtonFirst {
 
 // knowing returns the curve of counts clipped by the histogram of targets, for a last step on the given
 // number of rows.
-func (f *newtonFit) knowing(targets *magnitudes, rows float64) curve {
+func (f *newtonFit) knowing(targets *magnitude.Histogram, rows float64) curve {
 	return f.Curve.counted().knowing(targets, f.lastScoreNoise(rows))
 }
 
@@ -69,7 +71,7 @@ func (f *newtonFit) lastScoreNoise(rows float64) float64 {
 }
 
 // readFirst splits released joint moments into second moments and a gradient, and corrects both for rows
-// that are longer than their scales by the factor longer, as readLengths returns it.
+// that are longer than their scales by the factor longer, as magnitude.ReadLengths returns it.
 func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset bool) *newtonStart {
 	d := f.shape.D
 	floats.Scale(square(longer), joint)
@@ -77,7 +79,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
 	s := &newtonStart{
 		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, usable: 1, weighted: weighted, offset: offset, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
-		deviation: deviation / math.Sqrt2 * unit, noiseFloor: max(deviation*square(f.Bound)*math.Sqrt(f.d), minEigenvalue),
+		deviation: deviation / math.Sqrt2 * unit, noiseFloor: max(deviation*square(f.Bound)*math.Sqrt(f.d), linalg.MinEigenvalue),
 	}
 	for i := range d {
 		for j := i; j < d; j++ {
@@ -93,15 +95,15 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 	case s.intercept:
 		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), minConstant))
 	}
-	s.q, _ = newWhitener(s.moments, s.noiseFloor).atScales(longer).triangular(s.moments)
+	s.q, _ = linalg.NewWhitener(s.moments, s.noiseFloor).AtScales(longer).Triangular(s.moments)
 	return s
 }
 
 // begin sets the fit, the coordinates and the histograms for the first step.
-func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
-	if lengths.seen {
-		s.usable = lengths.usable()
-		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
+func (f *newtonFit) begin(s *newtonStart, lengths *magnitude.Histogram) {
+	if lengths.Seen() {
+		s.usable = lengths.Usable()
+		s.shortened = 1 / lengths.Mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
 	}
 	if c := f.Curve.counted(); c != nil {
 		f.Curve = c.besideZeros(s, f.lastScoreNoise(f.n/float64(max(1, f.shape.GroupCount))))
@@ -120,20 +122,20 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 			}
 		}
 	}
-	f.w = times(f.p, w)
+	f.w = linalg.Times(f.p, w)
 	f.whitened = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.whitened.Mul(f.p, s.q)
-	proximalStep(f.Psi, f.whitened, f.w, 1)
+	linalg.ProximalStep(f.Psi, f.whitened, f.w, 1)
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.p.Scale(1/math.Sqrt(f.mean*(1+momentWeight)), f.whitened)
-	if lengths.seen {
+	if lengths.Seen() {
 		f.rare = rareLengths(features, s.noiseFloor, lengths, s.intercept)
 		floats.Scale(1/math.Sqrt(1+momentWeight), f.rare)
 		f.scores, f.lengths = lengths, lengths
-		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + momentWeight) / (lengths.usable() * lengths.excessSquare(0)))
-		whole := lengths.excessSquare(0)
+		f.rescale = math.Sqrt(linalg.MeanSquareLength(s.q, s.moments, 0) / (1 + momentWeight) / (lengths.Usable() * lengths.ExcessSquare(0)))
+		whole := lengths.ExcessSquare(0)
 		score := f.rescale / math.Sqrt(f.mean) * math.Sqrt(f.common/f.own)            // a score has its bounding weight, a length the root of its own
-		f.firstScore = score * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
+		f.firstScore = score * math.Sqrt(whole/(whole-lengths.ExcessSquare(f.Bound))) // moments are of shortened rows
 		f.rescaleScores = score
 		f.rescale /= math.Sqrt(f.own) // these lengths have the root of their own weight
 	}
@@ -144,13 +146,13 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 // larger it is, the fewer rows are bounded by their own weight, which may depend on the target.
 func (f *newtonFit) boundByWeights(s *newtonStart) {
 	mean := 1.0
-	if f.firstLengths.seen { // rows, at their scales, are about as long as the root of their weight and number of columns
-		mean = min(1, max(f.firstLengths.excessSquare(0)/f.d, minWeight))
+	if f.firstLengths.Seen() { // rows, at their scales, are about as long as the root of their weight and number of columns
+		mean = min(1, max(f.firstLengths.ExcessSquare(0)/f.d, minWeight))
 	}
 	if s.intercept {
 		mean = min(1, s.meanWeight*s.shortened/s.usable)
-		if f.firstLengths.seen { // no row is shorter than the root of its weight
-			mean = min(mean, max(f.firstLengths.excessSquare(0), minWeight))
+		if f.firstLengths.Seen() { // no row is shorter than the root of its weight
+			mean = min(mean, max(f.firstLengths.ExcessSquare(0), minWeight))
 		}
 	}
 	z := f.scoreNoise[newtonSteps-1].NoiseMultiplier / f.n

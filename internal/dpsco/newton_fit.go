@@ -3,6 +3,9 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -38,21 +41,21 @@ type newtonFit struct {
 	common  float64    // least weight by which rows are bounded (boundByWeights, newtonRows.weigh); 1 without weights
 	own     float64    // mean weight of usable rows over common
 
-	whitened     *mat.Dense    // whitens the rows, by the moments of the first pass
-	most, seen   *mat.SymDense // those moments: with hidden directions as large as noise allows, and without them
-	firstLengths *magnitudes   // histogram of row lengths in the first pass
-	rare         []float64     // lengths that rows of rare features may have in the coordinates of the first step
-	firstScore   float64       // factor from those lengths to scores of size 1 in the first step
+	whitened     *mat.Dense           // whitens the rows, by the moments of the first pass
+	most, seen   *mat.SymDense        // those moments: with hidden directions as large as noise allows, and without them
+	firstLengths *magnitude.Histogram // histogram of row lengths in the first pass
+	rare         []float64            // lengths that rows of rare features may have in the coordinates of the first step
+	firstScore   float64              // factor from those lengths to scores of size 1 in the first step
 
-	scores         *magnitudes // histogram of tail times length; after the first pass, of row lengths; nil: not visible
-	lengths        *magnitudes // of row length times root of curvature; after the first pass, of row lengths
-	rescale        float64     // factor from these lengths to lengths in the next coordinates
-	rescaleScores  float64     // the same factor for scores
-	scoresAreKnown bool        // scores is a visible histogram of scores of the previous pass
-	rareLabel      bool        // the noise of that pass masked the scores of a rare label
-	perLength      float64     // counts: a score's bound over length times root of curvature; 0: not known
-	kept           float64     // share of the previous curvature that weights kept, if perLength is known
-	indices        []float64   // tail indices, one of each pass whose histograms were visible
+	scores         *magnitude.Histogram // histogram of tail times length; after the first pass, of row lengths; nil: not visible
+	lengths        *magnitude.Histogram // of row length times root of curvature; after the first pass, of row lengths
+	rescale        float64              // factor from these lengths to lengths in the next coordinates
+	rescaleScores  float64              // the same factor for scores
+	scoresAreKnown bool                 // scores is a visible histogram of scores of the previous pass
+	rareLabel      bool                 // the noise of that pass masked the scores of a rare label
+	perLength      float64              // counts: a score's bound over length times root of curvature; 0: not known
+	kept           float64              // share of the previous curvature that weights kept, if perLength is known
+	indices        []float64            // tail indices, one of each pass whose histograms were visible
 
 	limit, bound float64 // of the pass: largest lengths of a score and of a row times the root of its curvature
 
@@ -139,13 +142,13 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 	sizes := releaseCounts(mapSlice(seen, func(s newtonSums) *mech.Histogram { return s.sizes }), a.sizeNoise[t], src)
 	lengths := releaseCounts(mapSlice(seen, func(s newtonSums) *mech.Histogram { return s.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
-		most := longest(f.shape.D)
+		most := magnitude.LongestLength(f.shape.D)
 		f.advance(f.magnitudes(sizes[g], a.sizeNoise[t], f.Curve.size(), most*10), f.magnitudes(lengths[g], a.lengthNoise[t], 1, most))
 	}
 	if a.huber() {
 		residuals := releaseCounts(mapSlice(seen, func(s newtonSums) *mech.Histogram { return s.residuals }), a.residualNoise[t], src)
 		for g, f := range a.fits {
-			f.narrow(t+1, readMagnitudes(residuals[g], a.residualNoise[t].NoiseMultiplier*math.Sqrt2, f.delta, math.Inf(1), f.n).run())
+			f.narrow(t+1, magnitude.Read(residuals[g], a.residualNoise[t].NoiseMultiplier*math.Sqrt2, f.delta, math.Inf(1), f.n).AsRun())
 		}
 	}
 }
@@ -153,7 +156,7 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 // spreadBins makes all that follows the last choice of a limit read histograms with spread bins.
 func (f *newtonFit) spreadBins() {
 	if f.scores != nil {
-		f.scores, f.lengths = f.scores.withSpreadBins(), f.lengths.withSpreadBins()
+		f.scores, f.lengths = f.scores.WithSpreadBins(), f.lengths.WithSpreadBins()
 	}
 }
 
@@ -170,8 +173,8 @@ func (a *newtonParts) releaseMeats(seen []newtonSums, src *mech.Source) {
 }
 
 // magnitudes reads a released histogram of the part's rows.
-func (f *newtonFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitudes {
-	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n).apart()
+func (f *newtonFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitude.Histogram {
+	return magnitude.Read(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n).Apart()
 }
 
 // sumStep makes the pass of step t over a part of the rows.
@@ -241,12 +244,12 @@ func (f *newtonFit) noiseFloor() float64 {
 }
 
 // advance moves the fit and chooses the next coordinates.
-func (f *newtonFit) advance(scores, lengths *magnitudes) {
+func (f *newtonFit) advance(scores, lengths *magnitude.Histogram) {
 	f.mean = f.meanCurvature()
 	f.oneSided = f.shape.Intercept && math.Abs(f.g.AtVec(0)/f.p.At(0, 0)) > mostOneSided*f.Curve.size()
 	f.whiten()
 	w, _ := f.stretch(f.toLevel(f.next(f.Curve.longest())))
-	f.moved = floats.Norm(solveTriangular(f.a, minus(w, 1, f.w)), 2) / math.Sqrt(f.mean)
+	f.moved = floats.Norm(linalg.SolveTriangular(f.a, minus(w, 1, f.w)), 2) / math.Sqrt(f.mean)
 	f.w = w
 	gram := f.secondMoments()
 	both := mat.NewSymDense(f.shape.D, nil)
@@ -256,16 +259,16 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 		}
 	}
 	hidden := max(f.hNoise*math.Sqrt(f.d), minCurvature)
-	q, _ := newWhitener(both, hidden).triangular(both)
+	q, _ := linalg.NewWhitener(both, hidden).Triangular(both)
 	f.p.Mul(f.p, q)
-	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
-	if scores.seen && lengths.seen {
+	f.before = linalg.Sandwich(mat.DenseCopyOf(q.T()), f.h)
+	if scores.Seen() && lengths.Seen() {
 		if f.Curve.counted() != nil {
 			f.perLength, f.kept = f.boundsOf(lengths)
 		}
 		f.scores, f.lengths, f.scoresAreKnown, f.rare = scores, lengths, true, nil
 		f.indices = append(f.indices, f.indexOfPass())
-		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.usable() * lengths.excessSquare(0)) / f.own)
+		f.rescale = math.Sqrt(linalg.MeanSquareLength(q, f.h, f.hDeviation) / (lengths.Usable() * lengths.ExcessSquare(0)) / f.own)
 		f.rescaleScores = f.rescale
 		if f.rareLabel = f.hidesALabel(); f.rareLabel {
 			f.scores, f.scoresAreKnown = lengths, false
@@ -280,13 +283,13 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 // stretched further it would hold noise alone, also for intervals of the other coefficients.
 func (f *newtonFit) secondMoments() *mat.SymDense {
 	back := mat.DenseCopyOf(f.p.T())
-	gram := sandwich(back, f.seen)
+	gram := linalg.Sandwich(back, f.seen)
 	if f.before == nil {
 		return gram
 	}
-	raised, w := sandwich(back, f.most), newWhitener(f.h, f.noiseFloor())
-	for k, v := range w.values {
-		if u := w.vectors.ColView(k); v >= 1/math.Sqrt(f.noiseFloor()) {
+	raised, w := linalg.Sandwich(back, f.most), linalg.NewWhitener(f.h, f.noiseFloor())
+	for k, v := range w.Values {
+		if u := w.Vectors.ColView(k); v >= 1/math.Sqrt(f.noiseFloor()) {
 			gram.SymRankOne(gram, max(0, mat.Inner(u, raised, u)-mat.Inner(u, gram, u)), u)
 		}
 	}
@@ -300,8 +303,8 @@ func (f *newtonFit) secondMoments() *mat.SymDense {
 // of the noise of a count, so that their bins need not be visible.
 func (f *newtonFit) hidesALabel() bool {
 	surprising := f.n * f.mean / f.weights
-	seen, all := f.scores.usable()*f.scores.excessSquare(0), f.lengths.usable()*f.lengths.excessSquare(0)
-	return f.ofLabels() && surprising < maxHiddenLabels*f.scores.sd && seen/f.common < all/2
+	seen, all := f.scores.Usable()*f.scores.ExcessSquare(0), f.lengths.Usable()*f.lengths.ExcessSquare(0)
+	return f.ofLabels() && surprising < maxHiddenLabels*f.scores.Deviation() && seen/f.common < all/2
 }
 
 // maxHiddenLabels is the number of rows, in standard deviations of the noise of a count, that may lie in
@@ -322,5 +325,5 @@ func (f *newtonFit) meanCurvature() float64 {
 	if f.shape.Intercept {
 		mean = f.h.At(0, 0) / square(f.p.At(0, 0))
 	}
-	return clampBetween(mean, f.Curve.least()*f.weights, f.Curve.most())
+	return numeric.ClampBetween(mean, f.Curve.least()*f.weights, f.Curve.most())
 }

@@ -4,6 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -29,7 +32,7 @@ func (a *newtonParts) split(src *mech.Source) {
 
 // countTargets releases the histogram of targets of each group and chooses each group's clipping threshold.
 // common is the histogram of all rows; nil if it was not visible.
-func (a *newtonParts) countTargets(common *magnitudes, src *mech.Source) {
+func (a *newtonParts) countTargets(common *magnitude.Histogram, src *mech.Source) {
 	counts := make([]*mech.Histogram, len(a.fits))
 	for g, f := range a.fits {
 		targets := magnitudeCounts(a.shape.N)
@@ -45,7 +48,7 @@ func (a *newtonParts) countTargets(common *magnitudes, src *mech.Source) {
 	for g, noisy := range releaseCounts(counts, a.targetNoise, src) {
 		f := a.fits[g]
 		if common != nil {
-			f.Curve = f.knowing(common.ofGroup(noisy, f.targetNoise.NoiseMultiplier*math.Sqrt2, f.n), f.n)
+			f.Curve = f.knowing(common.OfGroup(noisy, f.targetNoise.NoiseMultiplier*math.Sqrt2, f.n), f.n)
 		}
 	}
 }
@@ -71,8 +74,8 @@ func (f *newtonFit) shrinkCurvature() {
 		}
 	}
 	var likely mat.SymDense
-	least := clampBetween(seenMultiple*f.hDeviation/math.Sqrt(size), minMultiple, 1)
-	likely.ScaleSym(clampBetween(along/size, least, 1/minMultiple), f.before)
+	least := numeric.ClampBetween(seenMultiple*f.hDeviation/math.Sqrt(size), minMultiple, 1)
+	likely.ScaleSym(numeric.ClampBetween(along/size, least, 1/minMultiple), f.before)
 	f.hNoise, f.hDeviation = shrinkToward(f.h, &likely, f.hDeviation)
 }
 
@@ -108,7 +111,7 @@ func (f *newtonFit) toLevel(w []float64) []float64 {
 	constant, curvature, along := f.p.At(0, 0), f.h.At(0, 0), f.along(w)
 	u := constant * f.g.AtVec(0) / curvature
 	doubt := math.Hypot(constant*f.gDeviation, u*f.hNoise) / curvature
-	known := clampBetween(math.Abs(u)-levelDoubts*doubt, 0, surestLevel)
+	known := numeric.ClampBetween(math.Abs(u)-levelDoubts*doubt, 0, surestLevel)
 	level := math.Copysign(min(farthestLevel, 2*math.Atanh(known/2)), u)
 	if level*along < 0 || math.Abs(level) <= math.Abs(along) {
 		return w
@@ -139,7 +142,7 @@ func (f *newtonFit) seesLevel() bool {
 func (f *newtonFit) along(w []float64) (sum float64) {
 	step := append([]float64(nil), w...)
 	floats.Sub(step, f.w)
-	for j, v := range solveTriangular(f.p, step) {
+	for j, v := range linalg.SolveTriangular(f.p, step) {
 		sum += f.p.At(0, 0) * f.h.At(0, j) * v / f.h.At(0, 0)
 	}
 	return sum

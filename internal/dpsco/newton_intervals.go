@@ -5,6 +5,10 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -53,8 +57,8 @@ const (
 
 // Assumptions about the rows that histograms may hide there: the expected number, and a cautious one.
 var (
-	expected   = tailAssumption{deviations: 0, steepest: 8}
-	scoresHide = tailAssumption{deviations: 1, steepest: 8}
+	expectedTail    = magnitude.TailAssumption{Deviations: 0, Steepest: 8}
+	newtonScoreTail = magnitude.TailAssumption{Deviations: 1, Steepest: 8}
 )
 
 // errors writes standard errors and intervals, around the fit with a full last step, or why there are none.
@@ -108,9 +112,9 @@ func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense,
 	if f.Curve.counted() != nil && x.certain > 0 && f.indexOfCounts() < heavyIndex {
 		return nil, longRowsDecide + logarithms
 	}
-	taken := f.taken(scoresHide)
+	taken := f.taken(newtonScoreTail)
 	shown, hidden := f.shownBias(c, taken, x), mat.NewSymDense(f.shape.D, nil)
-	hidden.SymOuterK(square(f.pull(taken, f.missing(scoresHide), x)+f.takenUnseen(scoresHide)), c)
+	hidden.SymOuterK(square(f.pull(taken, f.missing(newtonScoreTail), x)+f.takenUnseen(newtonScoreTail)), c)
 	shown.AddSym(shown, hidden)
 	if f.perLength > 0 && f.shape.Intercept {
 		shown.SymRankOne(shown, square(f.pullOfConstant(taken, x)), c.ColView(0))
@@ -128,19 +132,19 @@ func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	if f.ofLabels() {
 		from = beyondFromOfLabels
 	}
-	part := partHidden * max(clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.certain)
-	return taken * max(part, partBeyond*clampBetween(f.beyondSight()-from, 0, 1))
+	part := partHidden * max(numeric.ClampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.certain)
+	return taken * max(part, partBeyond*numeric.ClampBetween(f.beyondSight()-from, 0, 1))
 }
 
 // beyondSight is the number of standard deviations by which the counts above the highest visible bin stand
 // out of their noise, for scores and for row lengths of the first pass together.
 func (f *newtonFit) beyondSight() float64 {
-	return (f.scores.standsOut() + f.firstLengths.standsOut()) / math.Sqrt2
+	return (f.scores.StandsOut() + f.firstLengths.StandsOut()) / math.Sqrt2
 }
 
 // tailIndex is the tail index of lengths, the mean of those of the histograms of scores and of lengths.
 func (f *newtonFit) tailIndex() float64 {
-	return (f.scores.index(intervalsHide) + f.lengths.index(intervalsHide)) / 2
+	return (f.scores.Index(intervalTail) + f.lengths.Index(intervalTail)) / 2
 }
 
 // longLastStep is why there are no intervals where the fit before the last step is far from the minimum.
@@ -209,7 +213,7 @@ func (f *newtonFit) whyUncertain(r *Result) string {
 func (f *newtonFit) lastMove() []float64 {
 	move := append([]float64(nil), f.centre...)
 	floats.Sub(move, f.w)
-	return solveTriangular(f.a, move)
+	return linalg.SolveTriangular(f.a, move)
 }
 
 // influences is the matrix from the last score to the coefficients, a row for each: P H^-1 where q whitens
@@ -226,13 +230,13 @@ func (f *newtonFit) influences(q *mat.Dense) *mat.Dense {
 func (f *newtonFit) variance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	spread := f.spread(x)
 	// Noise E of the curvature moves the estimates by C E (QD).
-	qd := mat.NewVecDense(f.shape.D, times(f.q, f.lastMove()))
+	qd := mat.NewVecDense(f.shape.D, linalg.Times(f.q, f.lastMove()))
 	scale := square(f.hDeviation) / 2
 	for j := range f.shape.D {
 		spread.SetSym(j, j, spread.At(j, j)+scale*mat.Dot(qd, qd))
 	}
 	spread.SymRankOne(spread, scale, qd)
-	return sandwich(c, spread)
+	return linalg.Sandwich(c, spread)
 }
 
 // covariance is variance plus the squares of the error that one Newton step may leave, which is a bound in
@@ -260,7 +264,7 @@ func (f *newtonFit) degrees(variance float64, influence []float64, open float64)
 
 // spread is the covariance of the last score, extrapolated as x says, due to sampling and noise.
 func (f *newtonFit) spread(x extrapolation) *mat.SymDense {
-	spread := positivePart(f.meat)
+	spread := linalg.PositivePart(f.meat)
 	spread.ScaleSym(x.sampling/f.n, spread)
 	for j := range f.shape.D {
 		spread.SetSym(j, j, spread.At(j, j)+x.noise*square(f.gDeviation)+x.step)

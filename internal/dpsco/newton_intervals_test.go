@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 
@@ -187,7 +189,7 @@ func TestIntervalsMoveTowardTheFitWithoutWeights(t *testing.T) {
 // cappedLaw has an exponential feature that counts up to 2 only, and a normal one.
 func cappedLaw(labels bool, n int, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 98))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = r.ExpFloat64(), r.NormFloat64()
 		z := 0.8*min(x.X[0][i], 2) - 0.4*x.X[1][i] - 0.3
@@ -203,9 +205,9 @@ func cappedLaw(labels bool, n int, seed uint64) Data {
 
 // shownFit is a fit of labels at a limit, whose histograms show rows of one length, about 1.2.
 func shownFit(limit float64) *newtonFit {
-	counts := make([]float64, magnitudeBins)
-	counts[1-lowestOctave] = 1e6
-	seen, one := readMagnitudes(counts, 1, 1, math.Inf(1), 1e6).apart(), mat.NewSymDense(1, []float64{1})
+	counts := make([]float64, magnitude.Bins)
+	counts[1-magnitude.LowestOctave] = 1e6
+	seen, one := magnitude.Read(counts, 1, 1, math.Inf(1), 1e6).Apart(), mat.NewSymDense(1, []float64{1})
 	return &newtonFit{weights: 1, common: 1, own: 1,
 		newtonReleases: &newtonReleases{Newton: Newton{Curve: logisticCurve{}}, shape: Shape{N: 1_000_000, D: 1}},
 		scores:         seen, lengths: seen, firstLengths: seen, rescale: 1, rescaleScores: 1, limit: limit, bound: limit, meat: one, h: one, parts: make([]*mat.VecDense, scoreShells),
@@ -243,7 +245,7 @@ func slopesCovered(t *testing.T, law func(n int, seed uint64) Data, rows, tables
 // farLaw has labels and a feature of which one row in twenty lies far away; it counts up to 2 only.
 func farLaw(n int, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 99))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		v := 2 * r.Float64()
 		if r.Float64() < .05 {
@@ -279,7 +281,7 @@ func TestNewtonsIntervalsAllowForLabelsWhoseScoresAreHidden(t *testing.T) {
 func certainLaw(share float64, far func(r *rand.Rand) float64) func(n int, seed uint64) Data {
 	return func(n int, seed uint64) Data {
 		r := rand.New(rand.NewPCG(seed, 98))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			v := r.NormFloat64()
 			if r.Float64() < share {
@@ -298,7 +300,7 @@ func certainLaw(share float64, far func(r *rand.Rand) float64) func(n int, seed 
 func TestNewtonsIntervalsAllowForRowsThatAreCut(t *testing.T) {
 	draw := func(n int, seed uint64) Data {
 		r := rand.New(rand.NewPCG(seed, 95))
-		x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: columns(4, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
 		for i := range n {
 			for j := range x.X {
 				x.X[j][i] = r.NormFloat64()
@@ -354,7 +356,7 @@ func TestRareFlagsLeaveNewtonItsIntervals(t *testing.T) {
 // twoFlags has flags of one and of three rows in a hundred, and two normal features.
 func twoFlags(labels bool, w []float64, n int, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 96))
-	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: columns(4, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
 	for i := range n {
 		z := w[0]
 		for j, column := range x.X {
@@ -379,7 +381,7 @@ func twoFlags(labels bool, w []float64, n int, seed uint64) Data {
 // Moments are of rows shortened to the bound, lengths of whole ones: of two normal features, of which one is 30 in one row in a hundred,
 // lengths become those of scores by about what whitens them, 1.07 over the root of the curvature, and not by .4 of that for what the bound cuts off.
 func TestFarRowsAreAsFarAwayAsLengthsSay(t *testing.T) {
-	x := Data{Shape: Shape{N: 100_000, D: 2}, X: columns(2, 100_000), Y: make([]float64, 100_000)}
+	x := Data{Shape: Shape{N: 100_000, D: 2}, X: newColumns(2, 100_000), Y: make([]float64, 100_000)}
 	r := rand.New(rand.NewPCG(4, 4))
 	for i := range x.N {
 		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
@@ -398,52 +400,20 @@ func TestFarRowsAreAsFarAwayAsLengthsSay(t *testing.T) {
 	}
 }
 
-// magnitudesOf reads a histogram of counts of some half octaves, whose noise has a standard deviation.
-func magnitudesOf(counts map[int]float64, sd, rows float64) *magnitudes {
-	noisy := make([]float64, magnitudeBins)
-	for k, v := range counts {
-		noisy[k-lowestOctave] = v
-	}
-	return readMagnitudes(noisy, sd, 1, math.Inf(1), rows).apart()
-}
-
-// Rows that a histogram may hide are as far away as the farthest that another one shows, no more of them from any size on than the
-// counts there say, and none that are not there.
-func TestHiddenRowsAreAsFarAwayAsTheFarthest(t *testing.T) {
-	counts := func(at map[int]float64) *magnitudes { return magnitudesOf(at, 1, 1000) }
-	scores := counts(map[int]float64{1: 997, 10: 3}) // all that is seen is about 1; three rows at 27, say
-	lengths := counts(map[int]float64{1: 700, 4: 200, 10: 100})
-	near, far := magnitudeMiddles[4-lowestOctave], magnitudeMiddles[10-lowestOctave]
-	for _, c := range []struct{ deviations, want float64 }{
-		{0, 3 * (far - 1)},
-		{1, (3+math.Sqrt2)*(far-1) + (math.Sqrt(8)-math.Sqrt2)*(near-1)}, // two bins of counts, and eight
-		{80, 100*(far-1) + (80*math.Sqrt(8)+3-100)*(near-1)},
-		{1000, 100*(far-1) + 200*(near-1)},
-	} {
-		got := 1000 * (scores.tailAlong(lengths, 1, 1, tailAssumption{deviations: c.deviations, steepest: 8}) - scores.excess(1))
-		if math.Abs(got-c.want) > 1e-9*c.want {
-			t.Errorf("%v deviations: %v, want %v", c.deviations, got, c.want)
-		}
-	}
-	if got := scores.tailAlong(counts(map[int]float64{1: 1000}), 1, 1, expected); got != 0 {
-		t.Errorf("%v where no row is beyond what is seen", got)
-	}
-}
-
 // A histogram that ends below the shell leaves nothing missing; where rows beyond all that it shows surely stand out, half of all that is
 // taken away may pull, and along the shell a part of it where the model is certain not to hold.
 func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 	f := shownFit(1)
 	for limit, missing := range map[float64]bool{1: true, 8: false} {
 		f.limit, f.bound = limit, limit
-		if got := f.missing(expected); (got > 0) != missing || math.IsNaN(got) {
+		if got := f.missing(expectedTail); (got > 0) != missing || math.IsNaN(got) {
 			t.Errorf("limit %v: %v missing", limit, got)
 		}
 	}
 	f.scoresAreKnown = true
 	for limit, moves := range map[float64]bool{.6: true, 1.15: false} {
 		if f.limit = limit; f.limitMoves() != moves {
-			t.Errorf("limit %v, %v missing: it moves, %v", limit, f.missing(expected), !moves)
+			t.Errorf("limit %v, %v missing: it moves, %v", limit, f.missing(expectedTail), !moves)
 		}
 	}
 	f.limit = 1.5
@@ -459,15 +429,15 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 		{"rows stand out", 2.25, 0, .75 * partBeyond, 0},
 		{"rows surely stand out", 3, 0, partBeyond, 0},
 	} {
-		f.scores.above = math.Sqrt2 * c.beyond * f.scores.sd * math.Sqrt(float64(f.scores.hides)) // in both histograms
-		f.firstLengths = f.scores.beyond(-math.Inf(1))
+		f.scores = f.scores.Beyond(math.Sqrt2*c.beyond - f.scores.StandsOut()) // in both histograms
+		f.firstLengths = f.scores.Beyond(-math.Inf(1))
 		if got := f.pull(1, c.missing, extrapolation{certain: c.certain}); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s: a pull of %v, want %v", c.name, got, c.want)
 		}
 	}
 	off := mat.NewVecDense(1, []float64{1e-9})
 	for certain, want := range map[float64]float64{0: 0, .5: .5 * square(partAlong*2), 1: square(partAlong * 2)} {
-		if got := f.shownBias(identity(1), 2, extrapolation{off: off, factor: 1, misfit: 1, certain: certain}).At(0, 0); math.Abs(got-want) > 1e-9 {
+		if got := f.shownBias(linalg.Identity(1), 2, extrapolation{off: off, factor: 1, misfit: 1, certain: certain}).At(0, 0); math.Abs(got-want) > 1e-9 {
 			t.Errorf("a bias of %v where the model is certain by %v not to hold, want %v", got, certain, want)
 		}
 	}
@@ -500,8 +470,8 @@ func TestNewtonsCovariance(t *testing.T) {
 				t.Errorf("%v, by the covariance %v", v, math.Sqrt(r.Covariance.At(j, j)))
 			}
 		}
-		w := newWhitener(r.Covariance, 0)
-		if len(r.StdErr) != 5 || !(w.values[0] > 0) || math.IsInf(w.values[0], 0) {
+		w := linalg.NewWhitener(r.Covariance, 0)
+		if len(r.StdErr) != 5 || !(w.Values[0] > 0) || math.IsInf(w.Values[0], 0) {
 			t.Errorf("%v", r)
 		}
 	}
@@ -556,5 +526,33 @@ func TestShellsAreTheScore(t *testing.T) {
 	}
 	if fullest < 0.99 {
 		t.Errorf("no row has shells beyond %v of their contract", fullest)
+	}
+}
+
+// Limits are chosen by the middles of bins, and intervals read spread bins.
+func TestIntervalsReadSpreadBins(t *testing.T) {
+	size := func(v float64) float64 { return v }
+	spread := func(m *magnitude.Histogram) bool { return m.Mean(size) == m.WithSpreadBins().Mean(size) }
+	r := rand.New(rand.NewPCG(1, 2))
+	x := Data{Shape: Shape{N: 4000, D: 2, Intercept: true}, X: [][]float64{make([]float64, 4000)}, Y: make([]float64, 4000)}
+	for i := range x.Y {
+		x.X[0][i] = r.NormFloat64()
+		x.Y[i] = x.X[0][i] + r.NormFloat64()
+	}
+	releases, err := Newton{Curve: huberCurve{delta: 1, cut: 4}, Bound: 2, Intervals: true}.releases(x.Shape, 0.1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, src := newNewtonParts(releases, x), mechtest.Source(t, 1)
+	f := a.fits[0]
+	f.first(x, src)
+	for step := range newtonSteps {
+		if f.scores == nil || spread(f.scores) || spread(f.lengths) {
+			t.Errorf("step %d: a limit is chosen by spread bins, or by none", step)
+		}
+		a.step(step, src)
+	}
+	if !spread(f.scores) || !spread(f.lengths) {
+		t.Error("intervals read the middles of bins")
 	}
 }

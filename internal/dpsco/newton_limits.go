@@ -1,6 +1,11 @@
 package dpsco
 
-import "math"
+import (
+	"math"
+
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
+)
 
 // choose sets limit and bound of step t, which balance noise with the parts of scores and curvature that
 // they remove.
@@ -12,7 +17,7 @@ func (f *newtonFit) choose(t int) {
 	}
 	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
 	f.limit = f.limitFor(f.scores, t)
-	f.bound = minimiseOnGrid(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
+	f.bound = numeric.MinimiseOnGrid(1.2*f.rescale*math.Sqrt(f.lengths.ExcessSquare(0)), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + f.own*square(f.rescale)*f.longerThan(bound/f.rescale) + excessOfRare(f.rare, bound)
 	})
 }
@@ -22,20 +27,20 @@ func (f *newtonFit) choose(t int) {
 // others, and shortening them biases the fit. Fits of labels hardly gain by it, and would have fewer intervals.
 func (f *newtonFit) longerThan(length float64) float64 {
 	if !f.huber() || f.LowInformation || f.grouped || f.floored > 0 {
-		return f.lengths.excessSquare(length)
+		return f.lengths.ExcessSquare(length)
 	}
-	return f.lengths.powerTail(length, 2, boundsHide)
+	return f.lengths.PowerTail(length, 2, boundTail)
 }
 
-// boundsHide is the assumption about hidden rows for bounds of rows and of counts. It has fewer than are expected:
+// boundTail is the assumption about hidden rows for bounds of rows and of counts. It has fewer than are expected:
 // else noise alone would lengthen most bounds.
-var boundsHide = tailAssumption{deviations: -1, steepest: 8}
+var boundTail = magnitude.TailAssumption{Deviations: -1, Steepest: 8}
 
 // limitFor returns the limit of step t for the given histogram of scores.
-func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
+func (f *newtonFit) limitFor(scores *magnitude.Histogram, t int) float64 {
 	z := f.scoreNoise[t].NoiseMultiplier / f.n
 	_, unit := f.weightOfTail()
-	limit := minimiseOnGrid(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
+	limit := numeric.MinimiseOnGrid(unit*math.Sqrt(scores.ExcessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
 	if t == newtonSteps-1 && f.perLength > 0 {
 		limit = max(limit, f.cheapLimit(z))
 	}
@@ -43,9 +48,9 @@ func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 }
 
 // costOfLimit is what noise and the scores beyond a limit cost in step t.
-func (f *newtonFit) costOfLimit(scores *magnitudes, t int, limit float64) float64 {
+func (f *newtonFit) costOfLimit(scores *magnitude.Histogram, t int, limit float64) float64 {
 	weight, unit := f.weightOfTail()
-	return f.d*square(2*limit*f.scoreNoise[t].NoiseMultiplier/f.n) + square(f.own*weight*unit*scores.excess(limit/unit))
+	return f.d*square(2*limit*f.scoreNoise[t].NoiseMultiplier/f.n) + square(f.own*weight*unit*scores.Excess(limit/unit))
 }
 
 // weightOfTail returns the weight, as a bias, of the mean size of scores beyond a limit, and the factor from

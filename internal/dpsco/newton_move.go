@@ -3,6 +3,8 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
 
 	"gonum.org/v1/gonum/floats"
@@ -13,20 +15,20 @@ import (
 // an eigenvector of curvature lambda the step has the prior N(0, t^2 / lambda) and the score has known
 // noise; the shrinkage factor is the share of signal in the score's variance.
 func (f *newtonFit) shrunkStep() []float64 {
-	w := newWhitener(f.h, f.noiseFloor())
+	w := linalg.NewWhitener(f.h, f.noiseFloor())
 	d := f.shape.D
 	along, values := make([]float64, d), make([]float64, d)
-	for k, v := range w.values {
-		along[k], values[k] = mat.Dot(w.vectors.ColView(k), f.g), 1/(v*v)
+	for k, v := range w.Values {
+		along[k], values[k] = mat.Dot(w.Vectors.ColView(k), f.g), 1/(v*v)
 	}
-	keep := empiricalBayesShrinkage(along, values, repeat(square(f.gDeviation), d))
+	keep := numeric.SignalShares(along, values, repeat(square(f.gDeviation), d))
 	if f.huber() && !f.grouped {
-		keep = empiricalBayesShrinkage(along, values, repeat(f.noiseOfStep(along, values, keep), d))
+		keep = numeric.SignalShares(along, values, repeat(f.noiseOfStep(along, values, keep), d))
 	}
 	f.follow(w, keep)
 	step := mat.NewVecDense(d, nil)
 	for k := range along {
-		step.AddScaledVec(step, keep[k]*along[k]/values[k], w.vectors.ColView(k))
+		step.AddScaledVec(step, keep[k]*along[k]/values[k], w.Vectors.ColView(k))
 	}
 	return step.RawVector().Data
 }
@@ -47,8 +49,8 @@ func (f *newtonFit) noiseOfStep(along, values, keep []float64) float64 {
 // whiten computes the matrices that whiten the curvature of the pass.
 func (f *newtonFit) whiten() {
 	hidden := f.noiseFloor()
-	q, along := newWhitener(f.h, hidden).triangular(f.h)
-	f.q, f.floored = q, countBelow(along, hidden)
+	q, along := linalg.NewWhitener(f.h, hidden).Triangular(f.h)
+	f.q, f.floored = q, linalg.CountBelow(along, hidden)
 	f.a = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.a.Mul(f.p, f.q)
 }
@@ -58,12 +60,12 @@ func (f *newtonFit) whiten() {
 // metric of the curvature: a shrunk step would not reach the minimum. The penalty is multiplied by
 // penaltyKept, the factor that weights leave of score and curvature, since in full it would be too strong.
 func (f *newtonFit) next(longest float64) []float64 {
-	w := f.plus(times(f.p, f.shrunkStep()), longest)
+	w := f.plus(linalg.Times(f.p, f.shrunkStep()), longest)
 	if f.allows(w) {
 		return w
 	}
 	move := f.plus(f.full(), math.Inf(1))
-	proximalStep(f.Psi, f.a, move, f.penaltyKept())
+	linalg.ProximalStep(f.Psi, f.a, move, f.penaltyKept())
 	floats.Sub(move, f.w)
 	return f.plus(move, longest)
 }
@@ -88,7 +90,7 @@ func (f *newtonFit) inBall(w []float64) bool {
 func (f *newtonFit) full() []float64 {
 	d := mat.NewVecDense(f.shape.D, nil)
 	d.MulVec(f.q.T(), f.g)
-	return times(f.a, d.RawVector().Data)
+	return linalg.Times(f.a, d.RawVector().Data)
 }
 
 // plus returns the fit after a move, shortened to the length that longest allows.
@@ -100,7 +102,7 @@ func (f *newtonFit) plus(move []float64, longest float64) []float64 {
 
 // partOf is the fraction of a move that longest allows.
 func (f *newtonFit) partOf(move []float64, longest float64) float64 {
-	size := floats.Norm(solveTriangular(f.a, move), 2) / math.Sqrt(f.mean)
+	size := floats.Norm(linalg.SolveTriangular(f.a, move), 2) / math.Sqrt(f.mean)
 	return min(1, longest/size, farthestMove*longest/floats.Norm(move, math.Inf(1)))
 }
 
@@ -146,7 +148,7 @@ func (f *newtonFit) shrinkSlopes(w []float64) {
 	if f.shape.Intercept {
 		first = 1
 	}
-	u, noise := solveTriangular(f.a, w), 0.0
+	u, noise := linalg.SolveTriangular(f.a, w), 0.0
 	for j := first; j < f.shape.D; j++ {
 		column := mat.Col(nil, j, f.q)
 		noise += square(f.gDeviation) * floats.Dot(column, column)
@@ -154,5 +156,5 @@ func (f *newtonFit) shrinkSlopes(w []float64) {
 	slopes, factor := u[first:], max(1-2/max(f.d-1, 1), 0.35)
 	f.slopesKept = max(0, 1-factor*noise/max(floats.Dot(slopes, slopes), math.SmallestNonzeroFloat64))
 	floats.Scale(f.slopesKept, slopes)
-	copy(w, times(f.a, u))
+	copy(w, linalg.Times(f.a, u))
 }

@@ -1,6 +1,10 @@
 package dpsco
 
-import "math"
+import (
+	"math"
+
+	"dpsidecar/internal/dpsco/magnitude"
+)
 
 // The delta of a pass may be the one asked for times 2^(-k / deltasPerOctave), down by deltaOctaves.
 const (
@@ -38,7 +42,7 @@ func (f *newtonFit) lastReach() float64 {
 // what the smaller one takes from the mean score along the constant: by the histogram of the residuals of the
 // step before, with the tail of rows that noise may hide, and rows far beyond that tail where they stand out
 // together. As n eps grows, delta goes to the one asked for wherever residuals are seen to exceed it.
-func (f *newtonFit) narrow(t int, residuals *magnitudes) {
+func (f *newtonFit) narrow(t int, residuals *magnitude.Histogram) {
 	c, unit := f.Curve.(huberCurve), f.rescaleScores/f.Curve.size()
 	with := func(delta float64) {
 		c.delta = delta
@@ -50,10 +54,10 @@ func (f *newtonFit) narrow(t int, residuals *magnitudes) {
 	if c.delta > f.delta {
 		with(f.delta)
 	}
-	if !residuals.seen || f.scores == nil {
+	if !residuals.Seen() || f.scores == nil {
 		return
 	}
-	typical, most := residuals.quantile(0.5), nearlyAllBeyond*f.delta
+	typical, most := residuals.Quantile(0.5), nearlyAllBeyond*f.delta
 	if f.oneSided { // then the step since has made them smaller
 		typical, most = typical-f.moved, oneSidedBeyond*f.delta
 	}
@@ -67,12 +71,12 @@ func (f *newtonFit) narrow(t int, residuals *magnitudes) {
 		}
 		return
 	}
-	residuals = residuals.withSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it
+	residuals = residuals.WithSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it
 	best, least := f.delta, math.Inf(1)
 	for k := range deltaOctaves*deltasPerOctave + 1 {
 		delta := f.delta * math.Exp2(-float64(k)/deltasPerOctave)
 		with(delta)
-		taken := residuals.tail(delta, cutsHide) - residuals.tail(f.delta, cutsHide) + residuals.farther(delta, f.delta)
+		taken := residuals.Tail(delta, magnitude.CutTail) - residuals.Tail(f.delta, magnitude.CutTail) + residuals.Farther(delta, f.delta)
 		if cost := f.costOfLimit(f.scores, t, f.limitFor(f.scores, t)) + square(narrowShare*taken); cost < least {
 			best, least = delta, cost
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech/mechtest"
 
@@ -72,7 +73,7 @@ func TestDeltaFollowsSmallResiduals(t *testing.T) {
 func TestASmallHuberDeltaFindsTheLevel(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(11, 7))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = r.Float64(), float64(i%2)
 		x.Y[i] = 0.5 + 0.3*x.X[0][i] + 0.01*r.NormFloat64()
@@ -91,7 +92,7 @@ func TestASmallHuberDeltaFindsTheLevel(t *testing.T) {
 func TestIntervalsAreAboutTheDeltaThatIsTold(t *testing.T) {
 	const n, samples = 20_000, 40
 	draw := func(r *rand.Rand, n int) Data {
-		x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
 		for i := range n {
 			x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 			x.Y[i] = 0.5 + 0.2*x.X[0][i] - 0.1*x.X[1][i] + 0.02*r.NormFloat64()
@@ -138,7 +139,7 @@ func TestHiddenDirectionsOfRedundantFeatures(t *testing.T) {
 		0.99, 1, 0,
 		0, 0, 0.01,
 	})}
-	_, seen := s.readMoments(identity(s.moments.SymmetricDim()), s.moments)
+	_, seen := s.readMoments(linalg.Identity(s.moments.SymmetricDim()), s.moments)
 	apart := []float64{1, -1, 0}
 	along := func(v []float64) float64 { u := mat.NewVecDense(3, v); return mat.Inner(u, seen, u) }
 	if got := along(apart); math.Abs(got) > 1e-9 {
@@ -161,7 +162,7 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 	for k := range 90 {
 		s := Shape{N: 60, D: 1 + k%3, Intercept: k%4 > 0 || k%3 == 0}
 		a := Newton{Curve: huberCurve{delta: []float64{1, 0.01}[k%2], cut: 4}, Bound: 2, Intervals: k%2 == 0}
-		x := Data{Shape: s, X: columns(s.Columns(), s.N), Y: make([]float64, s.N)}
+		x := Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 		for i := range s.N {
 			x.set(i, func(j int) float64 { return r.NormFloat64() })
 			x.Y[i] = 1000 * (float64(k%5) + r.NormFloat64())

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -22,14 +24,14 @@ func (f *newtonFit) noise() *mat.SymDense {
 	if moved := f.movedByLimit(); moved != nil {
 		total.SymRankOne(total, 1, moved)
 	}
-	return sandwich(f.shrunk(), total)
+	return linalg.Sandwich(f.shrunk(), total)
 }
 
 // limitMoves reports whether weights remove so large a part of the scores of labels, relative to the outer
 // shell, that the limit of another release would remove a different part, which movedByLimit does not
 // model.
 func (f *newtonFit) limitMoves() bool {
-	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > maxToldMissingOfLabels
+	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expectedTail) > maxToldMissingOfLabels
 }
 
 // bends reports whether the last step was too long for the scores of counts, which are exponential in
@@ -49,8 +51,8 @@ func (f *newtonFit) cutsMove() bool {
 	if counts == nil || !f.scoresAreKnown {
 		return true
 	}
-	missing := len(f.parts) > 1 && f.missing(scoresHide) > maxToldMissing
-	return missing || counts.index(intervalsHide) < minToldIndex || f.tailIndex() < minToldLengths
+	missing := len(f.parts) > 1 && f.missing(newtonScoreTail) > maxToldMissing
+	return missing || counts.Index(intervalTail) < minToldIndex || f.tailIndex() < minToldLengths
 }
 
 const (
@@ -61,16 +63,16 @@ const (
 
 // follow updates the noise covariance of the fit for a step with the given shrinkage factors by direction:
 // the fraction of the previous noise that the step does not remove remains.
-func (f *newtonFit) follow(w whitener, keeps []float64) {
-	d, others, gains := f.shape.D, mat.NewSymDense(f.shape.D, nil), othersGains(keeps, w.values)
+func (f *newtonFit) follow(w linalg.Whitener, keeps []float64) {
+	d, others, gains := f.shape.D, mat.NewSymDense(f.shape.D, nil), othersGains(keeps, w.Values)
 	for k, gain := range gains {
-		others.SymRankOne(others, gain, w.vectors.ColView(k))
+		others.SymRankOne(others, gain, w.Vectors.ColView(k))
 	}
 	var into, left, back mat.Dense
-	into.Mul(f.p, w.gain(gains))
+	into.Mul(f.p, w.Gain(gains))
 	step := mat.NewVecDense(d, nil)
-	step.MulVec(w.gain(keeps), f.g)
-	noise := movedByMoments(&into, outerSquare(step.RawVector().Data), f.hDeviation)
+	step.MulVec(w.Gain(keeps), f.g)
+	noise := movedByMoments(&into, linalg.OuterSquare(step.RawVector().Data), f.hDeviation)
 	var own mat.SymDense
 	own.SymOuterK(square(f.gDeviation), &into)
 	noise.AddSym(noise, &own)
@@ -78,8 +80,8 @@ func (f *newtonFit) follow(w whitener, keeps []float64) {
 		_ = back.Inverse(f.p) // an error only reports bad conditioning
 		left.Mul(others, &back)
 		left.Mul(f.p, &left)
-		left.Sub(identity(d), &left)
-		noise.AddSym(noise, sandwich(&left, f.fitNoise))
+		left.Sub(linalg.Identity(d), &left)
+		noise.AddSym(noise, linalg.Sandwich(&left, f.fitNoise))
 	}
 	f.fitNoise = noise
 }
@@ -104,7 +106,7 @@ const allBetween = 0.25
 
 // shrunk is the matrix from coefficients after a full step to those after shrinkage.
 func (f *newtonFit) shrunk() *mat.Dense {
-	keep := identity(f.shape.D)
+	keep := linalg.Identity(f.shape.D)
 	for j := range f.shape.D {
 		if j > 0 || !f.shape.Intercept {
 			keep.Set(j, j, math.Sqrt(allBetween+(1-allBetween)*square(f.slopesKept)))
@@ -125,14 +127,14 @@ func (f *newtonFit) movedByLimit() mat.Vector {
 	if outer == 0 || !f.scoresAreKnown {
 		return nil
 	}
-	low, high := f.limitFor(f.scores.beyond(-1), newtonSteps-1), f.limitFor(f.scores.beyond(1), newtonSteps-1)
+	low, high := f.limitFor(f.scores.Beyond(-1), newtonSteps-1), f.limitFor(f.scores.Beyond(1), newtonSteps-1)
 	sizes, limit := f.sizes()
 	inShell := func(u float64) float64 { return f.shellPart(outer, u) }
-	shown := sizes.mean(inShell)
+	shown := sizes.Mean(inShell)
 	if !(shown > 0) {
 		return nil
 	}
-	cut, width := limit*(1-sizes.below(limit))/shown, shellWidth(outer, len(f.parts))
+	cut, width := limit*(1-sizes.Below(limit))/shown, shellWidth(outer, len(f.parts))
 	curvature := f.shellCurvature(outer)
 	off := mat.NewVecDense(f.shape.D, nil)
 	off.AddScaledVec(f.parts[outer], -curvature, f.g)

@@ -3,6 +3,10 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/floats"
 )
 
@@ -10,10 +14,10 @@ import (
 // mean - y log(mean). Targets above cut count as cut, which bounds the score by a number that depends on
 // the features alone. cut follows from the histogram of targets that the first pass releases.
 type poissonCurve struct {
-	unit     float64     // of the bins of the histogram of targets
-	cut      float64     // largest target
-	seen     *magnitudes // histogram of targets; nil before the first pass
-	exposure float64     // a typical exposure, where there is no intercept; 0: not known
+	unit     float64              // of the bins of the histogram of targets
+	cut      float64              // largest target
+	seen     *magnitude.Histogram // histogram of targets; nil before the first pass
+	exposure float64              // a typical exposure, where there is no intercept; 0: not known
 }
 
 // firstCount is the clipping threshold of targets, in units of the target's scale, in the first pass and
@@ -31,7 +35,7 @@ func (poissonCurve) first(r *newtonRows) {
 		root := math.Exp((y - r.e[i]) / 2) // root of the exposure: the prediction is the offset
 		v[i], r.e[i] = root, y/root
 		r.length[i] *= root
-		if !isFinite(r.length[i]*r.length[i]) || !isFinite(r.e[i]) {
+		if !numeric.IsFinite(r.length[i]*r.length[i]) || !numeric.IsFinite(r.e[i]) {
 			r.length[i], r.e[i] = math.NaN(), math.NaN()
 		}
 	}
@@ -53,15 +57,15 @@ func (r *newtonRows) target(i int) float64 {
 // knowing chooses the clipping threshold. The noise of a coordinate of the score is 2 noise cut, and the
 // mean excess of counts over the threshold, also of those that noise may hide, is a bias, which weighs
 // cutWeight times as much as noise, since no interval includes it.
-func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
-	if !sizes.seen {
+func (c poissonCurve) knowing(sizes *magnitude.Histogram, noise float64) poissonCurve {
+	if !sizes.Seen() {
 		return c
 	}
 	c.seen = sizes
-	c.cut = sizes.cheapestCut(func(cut float64) float64 {
-		return square(2*noise*cut) + square(cutWeight*sizes.tail(cut, boundsHide))
+	c.cut = sizes.CheapestCut(func(cut float64) float64 {
+		return square(2*noise*cut) + square(cutWeight*sizes.Tail(cut, boundTail))
 	})
-	if sizes.top == 0 { // only zeros are visible: counts above 0 are rare and about as large as their scale
+	if sizes.Top() == 0 { // only zeros are visible: counts above 0 are rare and about as large as their scale
 		c.cut = max(c.cut, c.unit)
 	}
 	return c
@@ -75,15 +79,15 @@ const cutWeight = 3
 // exceeds one unit, these counts are taken to be one unit plus an exponential variable with the excess as
 // its mean.
 func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
-	if c.seen == nil || c.seen.top > 0 || !s.intercept {
+	if c.seen == nil || c.seen.Top() > 0 || !s.intercept {
 		return c
 	}
-	mean, share := s.gradient.AtVec(0)*s.shortened, max(s.usable-c.seen.counted, c.seen.sd/c.seen.rows)
+	mean, share := s.gradient.AtVec(0)*s.shortened, max(s.usable-c.seen.Counted(), c.seen.Deviation()/c.seen.Rows())
 	over := mean/share - c.unit
 	if mean < s.noise() || over <= 0 {
 		return c
 	}
-	c.cut = minimiseOnGrid(c.cut, 0, 16, func(cut float64) float64 {
+	c.cut = numeric.MinimiseOnGrid(c.cut, 0, 16, func(cut float64) float64 {
 		return square(2*noise*cut) + square(cutWeight*share*over*math.Exp((c.unit-cut)/over))
 	})
 	return c
@@ -95,7 +99,7 @@ func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 func (c poissonCurve) score(r *newtonRows) {
 	for i, e := range r.e[:r.n] {
 		y := min(r.y[i], c.cut)
-		mean := math.Exp(clampTo(r.y[i]-e, farthestMean))
+		mean := math.Exp(numeric.ClampTo(r.y[i]-e, farthestMean))
 		r.score[i], r.tail[i], r.most[i] = y-mean, y-mean, max(mean, c.cut-mean)
 		r.model[i], r.robust[i] = mean, (mean+y)/2
 	}
@@ -129,7 +133,7 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	long := math.Sqrt(s.shortened) // rows are longer than the moments show by that factor
 	steepest *= long
 	factor := math.Log1p(steepest/max(cut, s.noise())) / steepest
-	spread := long * floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
+	spread := long * floats.Norm(s.slopes(linalg.SolveTriangular(s.q, w)), 2)
 	if spread > 0 {
 		factor = min(factor, farthestStart/spread)
 	}
@@ -153,16 +157,16 @@ const (
 // slopes show besides, and small where features explain no constant. Predictions then rise little.
 func (c poissonCurve) beginAtLevel(s *newtonStart) (w []float64, curvature float64) {
 	w = s.linearSlopes()
-	squares := square(floats.Norm(solveTriangular(s.q, w), 2)) * s.shortened / s.usable // of exposure times squared predictions
+	squares := square(floats.Norm(linalg.SolveTriangular(s.q, w), 2)) * s.shortened / s.usable // of exposure times squared predictions
 	level := 0.0
-	if c.exposure > 0 && c.seen != nil && c.seen.top > 0 && squares > 0 {
-		level = math.Log(c.seen.excess(0) / c.exposure / c.unit)
+	if c.exposure > 0 && c.seen != nil && c.seen.Top() > 0 && squares > 0 {
+		level = math.Log(c.seen.Excess(0) / c.exposure / c.unit)
 	}
 	if level <= farLevel {
 		return make([]float64, len(w)), c.unit
 	}
 	first := c.firstCut() * math.Sqrt(c.exposure)
-	kept := c.seen.mean(func(y float64) float64 { return min(y, first) })
+	kept := c.seen.Mean(func(y float64) float64 { return min(y, first) })
 	like := squares * c.exposure / square(kept)
 	mean, variance := 1.0, max(1/like-1, 0)
 	if like > 1 {
@@ -170,7 +174,7 @@ func (c poissonCurve) beginAtLevel(s *newtonStart) (w []float64, curvature float
 	}
 	level -= belowLevel
 	logMean := func(times float64) float64 { return times*mean + times*times*variance/2 }
-	times := bisect(0, level/mean, func(v float64) bool { return logMean(v) < level })
+	times := numeric.Bisect(0, level/mean, func(v float64) bool { return logMean(v) < level })
 	times = min(times, farthestStart/math.Sqrt(variance), level*like)
 	floats.Scale(times*kept/squares, w)
 	return w, c.unit * math.Exp(logMean(times))
@@ -204,20 +208,20 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	switch {
 	case c.seen == nil:
 		return cut, cut
-	case c.seen.top == 0:
-		if zeros := c.seen.sd / s.rows / s.usable; zeros < s.deviation && !s.weighted {
-			cut = min(cut, max(-math.Log(min(c.seen.counted/s.usable, 1-zeros))*c.unit/exposure, least))
+	case c.seen.Top() == 0:
+		if zeros := c.seen.Deviation() / s.rows / s.usable; zeros < s.deviation && !s.weighted {
+			cut = min(cut, max(-math.Log(min(c.seen.Counted()/s.usable, 1-zeros))*c.unit/exposure, least))
 		}
 		return cut, cut
 	}
-	mean, first := c.seen.excess(0), c.firstCut()*math.Sqrt(exposure)
+	mean, first := c.seen.Excess(0), c.firstCut()*math.Sqrt(exposure)
 	switch {
 	case s.weighted && s.offset:
 		first = c.firstCut()
 	case s.weighted:
 		first = c.firstCut() / math.Sqrt(exposure)
 	}
-	kept := c.seen.mean(func(y float64) float64 { return min(y, first) })
+	kept := c.seen.Mean(func(y float64) float64 { return min(y, first) })
 	switch {
 	case !s.weighted:
 		cut = max(kept/exposure, least)
@@ -226,7 +230,7 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 		if constant > 3*doubt {
 			highest = (sum + s.noise()) / (constant - 3*doubt)
 		}
-		cut = max(clampBetween(kept, lowest, highest), least)
+		cut = max(numeric.ClampBetween(kept, lowest, highest), least)
 	}
 	return cut * mean / kept, cut
 }

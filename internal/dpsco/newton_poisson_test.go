@@ -1,7 +1,6 @@
 package dpsco
 
 import (
-	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech/mechtest"
@@ -125,7 +125,7 @@ func TestPoissonFitsAreAccurateOnLaws(t *testing.T) {
 func unscaledCounts(n int, mean, exposure float64, seed uint64) Data {
 	src := rand.NewPCG(seed, 4)
 	r := rand.New(src)
-	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: columns(3, n), Y: make([]float64, n), Offset: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: newColumns(3, n), Y: make([]float64, n), Offset: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i], x.X[2][i] = float64(8+r.IntN(12))/12, 2*r.Float64(), indicatorOf(r.Float64() < .01)
 		x.Offset[i] = math.Log(exposure * (.1 + .9*r.Float64()))
@@ -158,7 +158,7 @@ func TestCountsThatNoiseHidesAreNotFarAboveTheirScale(t *testing.T) {
 	}{{500, 12, .8, .3, 1.5}, {500, 12, .3, 1, 1.8}, {3000, 20, .3, .2, 1.8}, {4000, 6, .05, .3, 1.1}} {
 		src := rand.NewPCG(uint64(c.n), 6)
 		r := rand.New(src)
-		x := Data{Shape: Shape{N: c.n, D: 1 + c.features, Intercept: true}, X: columns(c.features, c.n), Y: make([]float64, c.n), Offset: make([]float64, c.n)}
+		x := Data{Shape: Shape{N: c.n, D: 1 + c.features, Intercept: true}, X: newColumns(c.features, c.n), Y: make([]float64, c.n), Offset: make([]float64, c.n)}
 		mean, exposures := 0., 0.
 		for i := range c.n {
 			z := 0.
@@ -191,7 +191,7 @@ func TestCountsBesideZerosAreNotCutAtTheirScale(t *testing.T) {
 	const n, draws = 4400, 30
 	src := rand.NewPCG(3, 6)
 	r := rand.New(src)
-	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: columns(4, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
 	for i := range x.Y {
 		z := 1.5
 		for j := range x.X {
@@ -252,7 +252,7 @@ func TestCountsThatNoiseHidesAreNotCut(t *testing.T) {
 	var off []float64
 	for seed := range uint64(draws) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: true}, X: columns(1, 20_000), Y: make([]float64, 20_000), Offset: make([]float64, 20_000)}
+		x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: true}, X: newColumns(1, 20_000), Y: make([]float64, 20_000), Offset: make([]float64, 20_000)}
 		for i := range x.Y {
 			exposure := 0.01 + 0.99*r.Float64()
 			x.X[0][i], x.Offset[i] = r.NormFloat64(), math.Log(exposure)
@@ -355,7 +355,7 @@ func TestUnitsOfCounts(t *testing.T) {
 func stepLaw(n int, seed uint64) Data {
 	src := rand.NewPCG(seed, 95)
 	r := rand.New(src)
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 		x.Y[i] = distuv.Poisson{Lambda: math.Exp(math.Copysign(0.4, x.X[0][i]) - 0.3*x.X[1][i]), Src: src}.Rand()
@@ -523,7 +523,7 @@ func TestTailsOfCountsInAllPasses(t *testing.T) {
 	}{{[]float64{2.9, 2.1}, .5, false}, {[]float64{2.6, 2.1}, .5, true}, {[]float64{2.6, 2.1}, 0, false}, {[]float64{1.6, 1.2}, 0, false}, {[]float64{1.6, 1.2}, .1, true}} {
 		f.indices = c.indices
 		x := extrapolation{off: mat.NewVecDense(1, []float64{1}), factor: 1, misfit: 1, certain: c.certain}
-		if bias, why := f.weighing(identity(1), x); (why != "") != c.withheld || (bias == nil) != c.withheld {
+		if bias, why := f.weighing(linalg.Identity(1), x); (why != "") != c.withheld || (bias == nil) != c.withheld {
 			t.Errorf("%v, certain %v: %v, %q", c.indices, c.certain, bias, why)
 		}
 	}
@@ -559,25 +559,6 @@ func TestAGroupOfCountsFarFromOthersHasIntervals(t *testing.T) {
 		t.Logf("mean %g: %d of %d have intervals, and %d of %d hold", c.mean, given, draws, covered, all)
 		if given < draws/2 || 4*covered < 3*all {
 			t.Errorf("mean %g: %d of %d have intervals, and %d of %d hold", c.mean, given, draws, covered, all)
-		}
-	}
-}
-
-// What is seen ends before a gap beyond which lies a group of rows, but not before one that a tail has.
-func TestBulkOfMagnitudes(t *testing.T) {
-	read := func(counts map[int]float64) *magnitudes { return magnitudesOf(counts, 20, 10_000) }
-	near := map[int]float64{0: 4000, 1: 5000, 2: 600}
-	with := func(far map[int]float64) map[int]float64 {
-		all := maps.Clone(near)
-		maps.Copy(all, far)
-		return all
-	}
-	if m := read(with(map[int]float64{5: 40, 6: 300})); m.bulk() == m || m.bulk().edge() != read(near).edge() || m.bulk().index(intervalsHide) < 1.3*m.index(intervalsHide) {
-		t.Errorf("up to %v, with an index of %v and %v", m.bulk().edge(), m.bulk().index(intervalsHide), m.index(intervalsHide))
-	}
-	for name, far := range map[string]map[int]float64{"a tail": {3: 150, 4: 90}, "a gap that noise makes": {3: 60, 4: 90}, "most rows": {6: 20_000}} {
-		if m := read(with(far)); m.bulk() != m {
-			t.Errorf("%s: up to %v of %v", name, m.bulk().edge(), m.edge())
 		}
 	}
 }
@@ -788,7 +769,7 @@ func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
 		for _, c := range []struct{ level, unit, exposure float64 }{{3, 1, 0}, {6, 1, 0}, {4.5, 20, 0}, {3, 2, .1}} {
 			src := rand.NewPCG(5, 91)
 			r, row := rand.New(src), make([]float64, 3)
-			x := Data{Shape: Shape{N: n, D: 3}, X: columns(3, n), Y: make([]float64, n)}
+			x := Data{Shape: Shape{N: n, D: 3}, X: newColumns(3, n), Y: make([]float64, n)}
 			for i := range n {
 				clear(row)
 				z := feature(r, row, c.level)
@@ -834,7 +815,7 @@ func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
 func TestIntervalsOfCountsAllowForATailThatNoiseHides(t *testing.T) {
 	const n, draws = 27_000, 20
 	r := rand.New(rand.NewPCG(5, 6))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range x.Y {
 		x.X[0][i], x.X[1][i] = r.Float64(), float64(r.IntN(2))
 		mean := math.Exp(1.1 - 0.7*x.X[0][i] - 0.4*x.X[1][i] + 0.6*r.NormFloat64() - 0.18)

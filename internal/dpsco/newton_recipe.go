@@ -6,6 +6,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 )
 
 // lowNewtonMoments is the noise of second moments, as momentNoise computes it, above which Newton treats
@@ -13,14 +14,14 @@ import (
 const lowNewtonMoments = 0.02
 
 // information bounds the noise at which auto uses a whitening method: noise of second moments; of a score,
-// as scoreNoise computes it; and few, the noise of moments below which that of the score does not matter,
+// as scoreNoise computes it; and momentsAlone, the noise of moments below which that of the score does not matter,
 // as with one or two coefficients. dp_int.rows_for_intervals has the same bounds where fewer rows mean no intervals.
-type information struct{ moments, score, few float64 }
+type information struct{ moments, score, momentsAlone float64 }
 
 var (
-	newtonOfLabels = information{moments: 0.12, score: 0.0125, few: 0.03}
-	newtonOfHuber  = information{moments: 0.07, score: 0.006, few: 0.025}
-	jointMoments   = information{moments: 0.075, score: 0.0045, few: 0.03}
+	newtonOfLabels = information{moments: 0.12, score: 0.0125, momentsAlone: 0.03}
+	newtonOfHuber  = information{moments: 0.07, score: 0.006, momentsAlone: 0.025}
+	jointMoments   = information{moments: 0.075, score: 0.0045, momentsAlone: 0.03}
 )
 
 // enough reports whether the noise is within those bounds, a function of public facts. By groups, for which
@@ -30,7 +31,7 @@ var (
 func (p *problem) enough(most information) bool {
 	noise := p.momentNoise()
 	switch {
-	case noise <= most.few:
+	case noise <= most.momentsAlone:
 		return true
 	case p.GroupCount > 0:
 		return noise <= most.moments
@@ -138,8 +139,8 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	f := newNewtonFit(r)
 	f.n /= float64(max(1, p.GroupCount))
 	f.mean, f.rescale, f.rescaleScores = curvature, 1, 1
-	tails := expectedMagnitudes(r.sizeNoise[newtonSteps-2], size*math.Sqrt(p.d()), size, int(f.n)).apart()
-	if tails.seen {
+	tails := magnitude.OfNormal(r.sizeNoise[newtonSteps-2], size*math.Sqrt(p.d()), size, int(f.n)).Apart()
+	if tails.Seen() {
 		f.scores, f.lengths, f.scoresAreKnown = tails, tails, true
 		if a.Curve.counted() != nil { // the lengths are those of the bounds of scores
 			f.perLength, f.kept = 1, 1
@@ -148,7 +149,7 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	last := newtonSteps - 1
 	f.choose(last)
 	deviation := 2 * f.limit * r.scoreNoise[last].NoiseMultiplier / f.n / curvature
-	if !tails.seen { // the limit is then in whitened coordinates
+	if !tails.Seen() { // the limit is then in whitened coordinates
 		deviation *= math.Sqrt(curvature)
 	}
 	return Forecast{Deviation: repeat(min(p.Radius/math.Sqrt(p.d()), deviation), p.D)}, nil

@@ -24,7 +24,7 @@ type newtonRows struct {
 }
 
 func newNewtonRows() *newtonRows {
-	c := columns(6, blockRows)
+	c := newColumns(6, blockRows)
 	return &newtonRows{score: c[0], most: c[1], tail: c[2], model: c[3], robust: c[4], weight: c[5], ones: slices.Repeat([]float64{1}, blockRows)}
 }
 
@@ -68,7 +68,7 @@ func (r *newtonRows) addFirst(m *mech.Moments, c curve, bound float64) {
 func (r *newtonRows) addScore(s *mech.Sum, limit float64, shells int) {
 	d := len(r.z)
 	if r.products == nil {
-		r.products = columns(d*scoreShells, blockRows)
+		r.products = newColumns(d*scoreShells, blockRows)
 	}
 	x, v, ones := make([][]float64, d*shells), r.v[:r.n], r.ones[:r.n]
 	for k := range shells {

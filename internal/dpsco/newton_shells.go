@@ -3,6 +3,9 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
+
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -73,7 +76,7 @@ var asReleased = extrapolation{sampling: 1, noise: 1}
 func (f *newtonFit) extrapolate() extrapolation {
 	outer := len(f.parts) - 1
 	curvature := f.shellCurvature(outer)
-	x := extrapolation{off: mat.NewVecDense(f.shape.D, nil), factor: min(maxFactor, missPerShell*f.missing(expected))}
+	x := extrapolation{off: mat.NewVecDense(f.shape.D, nil), factor: min(maxFactor, missPerShell*f.missing(expectedTail))}
 	x.off.AddScaledVec(f.parts[outer], -curvature, f.g)
 	if f.perLength > 0 {
 		x.factor, x.most = f.shownByCounts(x.off, curvature)
@@ -129,21 +132,21 @@ func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat
 		times = square(partAlong*taken/mat.Norm(x.off, 2)) * x.certain
 	}
 	total.SymRankOne(total, times, x.off)
-	return sandwich(c, total)
+	return linalg.Sandwich(c, total)
 }
 
 // shellCurvature is the share of the curvature in shell k, if the lengths of scores are distributed as
 // those of rows times the root of their curvature, as where the model holds.
 func (f *newtonFit) shellCurvature(k int) float64 {
 	sizes, limit := f.sizes()
-	return sizes.mean(func(u float64) float64 { return u * f.shellPart(k, u) }) / sizes.mean(func(u float64) float64 { return u * min(u, limit) })
+	return sizes.Mean(func(u float64) float64 { return u * f.shellPart(k, u) }) / sizes.Mean(func(u float64) float64 { return u * min(u, limit) })
 }
 
 // shellSpread is the sampling variance of a times the score plus b times shell k, over that of the score,
 // under the same assumption.
 func (f *newtonFit) shellSpread(k int, a, b float64) float64 {
 	sizes, limit := f.sizes()
-	return sizes.mean(func(u float64) float64 { return square(a*min(u, limit) + b*f.shellPart(k, u)) }) / sizes.mean(func(u float64) float64 { return square(min(u, limit)) })
+	return sizes.Mean(func(u float64) float64 { return square(a*min(u, limit) + b*f.shellPart(k, u)) }) / sizes.Mean(func(u float64) float64 { return square(min(u, limit)) })
 }
 
 // shellNoise is the variance of its noise, over that of the score's noise.
@@ -161,28 +164,28 @@ func (f *newtonFit) shellPart(k int, u float64) float64 {
 // taken is the mean length that weights remove from the scores of rows, estimated from the visible bins and
 // a tail of rows that histograms may hide. The histogram of Huber scores is computed as if all residuals
 // were beyond delta; the ratio of meat to curvature gives their actual size.
-func (f *newtonFit) taken(c tailAssumption) float64 {
+func (f *newtonFit) taken(c magnitude.TailAssumption) float64 {
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), minCurvature)
-	curved := math.Sqrt(f.own) * f.rescale * f.lengths.trimmed(f.bound/f.rescale, c)
+	curved := math.Sqrt(f.own) * f.rescale * f.lengths.Trimmed(f.bound/f.rescale, c)
 	sizes, limit := f.sizes()
 	even := f.evenly()
-	return f.scoreUnit()*even*sizes.tail(limit/even, c) + math.Sqrt(meat/curvature)*curved
+	return f.scoreUnit()*even*sizes.Tail(limit/even, c) + math.Sqrt(meat/curvature)*curved
 }
 
 // scoreUnit is the factor from scores in the histogram to the coordinates of the step.
 func (f *newtonFit) scoreUnit() float64 {
 	if f.perLength > 0 {
 		identity := func(v float64) float64 { return v }
-		return f.own * f.unweighted() * f.scores.mean(identity) / f.lengths.mean(identity)
+		return f.own * f.unweighted() * f.scores.Mean(identity) / f.lengths.Mean(identity)
 	}
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), minCurvature)
 	return f.own * f.Curve.unseen(meat, curvature) / math.Sqrt(f.weights) * f.rescaleScores
 }
 
 // missing is taken over the mean length of scores in the outer shell.
-func (f *newtonFit) missing(c tailAssumption) float64 {
+func (f *newtonFit) missing(c magnitude.TailAssumption) float64 {
 	sizes, _ := f.sizes()
-	shell := sizes.mean(func(u float64) float64 { return f.shellPart(len(f.parts)-1, u) })
+	shell := sizes.Mean(func(u float64) float64 { return f.shellPart(len(f.parts)-1, u) })
 	taken := f.taken(c)
 	if taken == 0 {
 		return 0 // also if the shell is empty
@@ -193,10 +196,10 @@ func (f *newtonFit) missing(c tailAssumption) float64 {
 // takenUnseen bounds the additional length that weights may remove for labels that the model is nearly
 // certain of. Their scores are 0 except for the few wrong ones, which noise hides, and whose lengths may be
 // those of the longest rows of the first pass.
-func (f *newtonFit) takenUnseen(c tailAssumption) float64 {
-	if !f.ofLabels() || !f.firstLengths.seen {
+func (f *newtonFit) takenUnseen(c magnitude.TailAssumption) float64 {
+	if !f.ofLabels() || !f.firstLengths.Seen() {
 		return 0
 	}
 	cut := f.limit / f.rescaleScores
-	return f.scoreUnit() * max(0, f.scores.tailAlong(f.firstLengths, f.firstScore/f.rescaleScores, cut, c)-f.scores.tail(cut, c))
+	return f.scoreUnit() * max(0, f.scores.TailAlong(f.firstLengths, f.firstScore/f.rescaleScores, cut, c)-f.scores.Tail(cut, c))
 }

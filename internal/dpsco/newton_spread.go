@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
 
 	"gonum.org/v1/gonum/floats"
@@ -29,7 +31,7 @@ func (f *newtonFit) ofLabels() bool { _, labels := f.Curve.(logisticCurve); retu
 // predictions returns the mean of the predictions of w and their slopes in whitened coordinates of the
 // first pass, whose length is the spread of predictions.
 func (f *newtonFit) predictions(w []float64) (mean float64, slopes []float64) {
-	u := solveTriangular(f.whitened, w)
+	u := linalg.SolveTriangular(f.whitened, w)
 	if f.shape.Intercept {
 		return u[0] * f.whitened.At(0, 0), u[1:]
 	}
@@ -77,19 +79,19 @@ func (f *newtonFit) curvatureOfPenalty(w []float64) float64 {
 // the one at the end of the step, plus its curvature times the distance from there.
 func spreadOfStep(mean, from, meanAfter, to, penalty float64) float64 {
 	rate, curvature, across, along := 0.0, 0.0, 0.0, 0.0 // means of p, p(1-p), p(1-p)v and p(1-p)v^2
-	for _, v := range normalNodes {
+	for _, v := range numeric.NormalNodes {
 		p := sigmoid(mean + from*v)
-		rate += p / float64(len(normalNodes))
-		curvature += p * (1 - p) / float64(len(normalNodes))
-		across += p * (1 - p) * v / float64(len(normalNodes))
-		along += p * (1 - p) * v * v / float64(len(normalNodes))
+		rate += p / float64(len(numeric.NormalNodes))
+		curvature += p * (1 - p) / float64(len(numeric.NormalNodes))
+		across += p * (1 - p) * v / float64(len(numeric.NormalNodes))
+		along += p * (1 - p) * v * v / float64(len(numeric.NormalNodes))
 	}
 	// The mean of v sigmoid(mean + k v) is k times the mean curvature at k (Stein). A step ends where this
 	// mean and the rate, linearised at the start, are those of the labels.
 	linear := from*curvature + (to-from)*along + (meanAfter-mean)*across
 	rate += (meanAfter-mean)*curvature + (to-from)*across
 	farthest := 2 * max(from, 1)
-	return max(from/2, normalSpread(clampBetween(rate, 1e-6, 1-1e-6), linear+penalty*to, penalty, farthest))
+	return max(from/2, normalSpread(numeric.ClampBetween(rate, 1e-6, 1-1e-6), linear+penalty*to, penalty, farthest))
 }
 
 // maxStretch is the largest relative change of the last step's result by stretching for which there are

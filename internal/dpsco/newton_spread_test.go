@@ -49,7 +49,7 @@ func TestASpreadIsToldByAStep(t *testing.T) {
 // logOddsTable is one of labels with the given coefficients, the constant's first, and features of a law.
 func logOddsTable(r *rand.Rand, n int, want []float64, feature func(r *rand.Rand) float64) Data {
 	slopes := len(want) - 1
-	x := Data{Shape: Shape{N: n, D: len(want), Intercept: true}, X: columns(slopes, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: len(want), Intercept: true}, X: newColumns(slopes, n), Y: make([]float64, n)}
 	for i := range n {
 		z := want[0]
 		for j := range slopes {

@@ -3,6 +3,9 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -15,7 +18,7 @@ type newtonStart struct {
 	gradient   *mat.VecDense // mean of row times target
 	deviation  float64       // standard deviation of the noise on a coordinate of the gradient
 	noiseFloor float64       // threshold below which eigenvalues count as noise
-	longer     float64       // factor returned by readLengths, by which moments, gradient and noise are corrected
+	longer     float64       // factor returned by magnitude.ReadLengths, by which moments, gradient and noise are corrected
 	q          *mat.Dense    // whitens the rows
 	shortened  float64       // factor by which second moments are too small because the pass shortened rows
 	usable     float64       // share of usable rows
@@ -45,10 +48,10 @@ func (logisticCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	rate := 0.5
 	if s.intercept {
 		least := min(0.25, max(3*s.deviation, 3/s.rows))
-		rate = clampBetween(0.5+s.gradient.AtVec(0)/s.moments.At(0, 0), least, 1-least)
+		rate = numeric.ClampBetween(0.5+s.gradient.AtVec(0)/s.moments.At(0, 0), least, 1-least)
 	}
 	w = s.linearSlopes()
-	spread := floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
+	spread := floats.Norm(s.slopes(linalg.SolveTriangular(s.q, w)), 2)
 	factor := 4.0
 	if spread > 0 {
 		factor = normalSpread(rate, spread, 0, farthestStart) / spread
@@ -73,12 +76,12 @@ const rareMoment = 1.5
 // scales, both are the moments by which the first pass whitens. Moments are those of the features, P'x the
 // coordinates of the first pass.
 func (s *newtonStart) readMoments(p *mat.Dense, features *mat.SymDense) (raised, seen *mat.SymDense) {
-	d, w := s.moments.SymmetricDim(), newWhitener(s.moments, s.noiseFloor)
+	d, w := s.moments.SymmetricDim(), linalg.NewWhitener(s.moments, s.noiseFloor)
 	raised, seen = mat.NewSymDense(d, nil), mat.NewSymDense(d, nil)
-	for k, v := range w.atScales(s.longer).values {
-		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
-		if w.values[k] < 1/math.Sqrt(s.noiseFloor) {
-			seen.SymRankOne(seen, 1/(v*v), w.vectors.ColView(k))
+	for k, v := range w.AtScales(s.longer).Values {
+		raised.SymRankOne(raised, 1/(v*v), w.Vectors.ColView(k))
+		if w.Values[k] < 1/math.Sqrt(s.noiseFloor) {
+			seen.SymRankOne(seen, 1/(v*v), w.Vectors.ColView(k))
 		}
 	}
 	raised, seen = inFeatures(p, raised), inFeatures(p, seen)
@@ -105,11 +108,11 @@ func (s *newtonStart) linearSlopes() []float64 {
 		variances[j] = square(s.deviation) * floats.Dot(column, column)
 	}
 	slopes := s.slopes(t.RawVector().Data)
-	floats.Mul(slopes, empiricalBayesShrinkage(slopes, repeat(1, len(slopes)), s.slopes(variances)))
+	floats.Mul(slopes, numeric.SignalShares(slopes, repeat(1, len(slopes)), s.slopes(variances)))
 	if s.intercept {
 		t.SetVec(0, 0)
 	}
-	return times(s.q, t.RawVector().Data)
+	return linalg.Times(s.q, t.RawVector().Data)
 }
 
 func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
@@ -119,16 +122,16 @@ func logit(p float64) float64 { return math.Log(p / (1 - p)) }
 // normalLogit returns the constant with which normal log-odds of the given spread have mean probability
 // rate, and the mean curvature there.
 func normalLogit(rate, spread float64) (constant, curvature float64) {
-	constant = bisect(-40, 40, func(a float64) bool {
+	constant = numeric.Bisect(-40, 40, func(a float64) bool {
 		mean := 0.0
-		for _, v := range normalNodes {
-			mean += sigmoid(a+spread*v) / float64(len(normalNodes))
+		for _, v := range numeric.NormalNodes {
+			mean += sigmoid(a+spread*v) / float64(len(numeric.NormalNodes))
 		}
 		return mean < rate
 	})
-	for _, v := range normalNodes {
+	for _, v := range numeric.NormalNodes {
 		p := sigmoid(constant + spread*v)
-		curvature += p * (1 - p) / float64(len(normalNodes))
+		curvature += p * (1 - p) / float64(len(numeric.NormalNodes))
 	}
 	return constant, curvature
 }
@@ -136,7 +139,7 @@ func normalLogit(rate, spread float64) (constant, curvature float64) {
 // normalSpread returns the spread of normal log-odds, at most limit, at which the spread times the mean
 // curvature plus the penalty's curvature is linear, the spread of the linear probability.
 func normalSpread(rate, linear, penalty, limit float64) float64 {
-	return bisect(0, limit, func(spread float64) bool {
+	return numeric.Bisect(0, limit, func(spread float64) bool {
 		_, curvature := normalLogit(rate, spread)
 		return spread*(curvature+penalty) < linear
 	})

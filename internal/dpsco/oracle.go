@@ -55,7 +55,7 @@ func (o *oracle) sample(m int) (Data, []float64) {
 		o.rows = mech.NewPermutation(o.data.N, o.src)
 	}
 	if o.batch.N != m {
-		o.batch = Data{Shape: Shape{N: m, D: o.data.D, Intercept: o.data.Intercept}, X: columns(len(o.data.X), m), Y: make([]float64, m)}
+		o.batch = Data{Shape: Shape{N: m, D: o.data.D, Intercept: o.data.Intercept}, X: newColumns(len(o.data.X), m), Y: make([]float64, m)}
 		o.lightness = make([]float64, m)
 		o.batch.setAuxiliary(o.data, func(_, _ []float64) []float64 { return make([]float64, m) })
 	}
@@ -115,7 +115,7 @@ func (g gradients) rows() mean.Rows {
 // averaged passes the mean gradient of every record to visit, as a row with coefficient 1.
 func (g gradients) averaged(visit func(mean.Block)) func(first int, b Data) {
 	c, away, constant := make([]float64, blockRows), make([]float64, blockRows), repeat(1, blockRows)
-	means, starts := columns(g.data.D, blockRows), make([]int, 0, blockRows)
+	means, starts := newColumns(g.data.D, blockRows), make([]int, 0, blockRows)
 	return func(first int, b Data) {
 		n, x := len(b.Y), b.X
 		g.derivatives(c[:n], away[:n], b.First[0], b.flat())

@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
@@ -111,7 +112,7 @@ func (p *problem) whyClipped() string {
 // the mean of skewed residuals.
 func (p *problem) clippedDescent() (fit, error) {
 	centred := p.centres()
-	setDefault(&p.Steps, clampBetween(stepsPerCoefficient*p.d(), minSteps, maxClippedSteps))
+	setDefault(&p.Steps, numeric.ClampBetween(stepsPerCoefficient*p.d(), minSteps, maxClippedSteps))
 	if centred {
 		setDefault(&p.StepSize, centredStep/p.smoothness())
 	}

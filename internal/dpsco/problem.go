@@ -47,7 +47,7 @@ func (a Regression) resolve(s Shape, b privacy.Budget, accountant privacy.Accoun
 		return nil, fmt.Errorf("%w: the budget of this data set has no delta, which this model needs; ask dp_l1_regress, which needs none. A steward can register the data with a delta above 0 before its first charge, and not after", ErrInfeasible)
 	}
 	reserve := privacy.Reserve(b.Delta)
-	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - reserve}
+	budget := privacy.Budget{Epsilon: justBelow(b.Epsilon), Delta: b.Delta - reserve}
 	_, rdp := accountant.(privacy.AtOrder)
 	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: privacy.ZCDPRho(budget.Epsilon, budget.Delta), rdp: rdp, why: "asked for"}
 	return p, p.defaults()

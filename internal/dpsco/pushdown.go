@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
 
@@ -173,11 +174,11 @@ func (r *exprRow) direction() []sqlsum.Expr {
 // sizesOf returns the bins of magnitudes for a magnitude given by its square, in units.
 func sizesOf(square sqlsum.Expr) sqlsum.Bins { return sqlsum.Bins{Of: square, Edges: squareEdges} }
 
-// squareEdges holds the squares of magnitudeEdges.
+// squareEdges holds the squares of magnitude.Edges.
 var squareEdges = func() []float64 {
-	edges := make([]float64, magnitudeBins-1)
+	edges := make([]float64, magnitude.Bins-1)
 	for k := range edges {
-		edges[k] = math.Ldexp(1, lowestOctave+k)
+		edges[k] = math.Ldexp(1, magnitude.LowestOctave+k)
 	}
 	return edges
 }()
@@ -210,7 +211,7 @@ func summedMoments(c mech.MomentContract, totals []int64) *mech.Moments {
 }
 
 func counted(n int, counts []int64) *mech.Histogram {
-	h := mech.NewHistogram(halfOctaves, n, 1)
+	h := mech.NewHistogram(magnitude.HalfOctaves, n, 1)
 	h.AddCounted(counts)
 	return h
 }

@@ -10,6 +10,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -94,7 +95,7 @@ func TestPushdownGivesTheSame(t *testing.T) {
 				}
 				if k == 4 { // a column far from zero, which is moved
 					for i, v := range x.X[0] {
-						x.X[0][i] = 400 + clampTo(v, 9)
+						x.X[0][i] = 400 + numeric.ClampTo(v, 9)
 					}
 					a.X[0], a.CentreX[0] = 400, 0
 				}
@@ -115,7 +116,7 @@ func TestPushdownGivesTheSame(t *testing.T) {
 				if k%2 == 1 {
 					x.Offset = make([]float64, x.N)
 					for i := range x.Offset {
-						x.Offset[i] = clampTo(x.X[1][i]/4-1, 30)
+						x.Offset[i] = numeric.ClampTo(x.X[1][i]/4-1, 30)
 					}
 				}
 				if model == "poisson" && k > 0 {
@@ -275,12 +276,12 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these
 		moved := Scaled{X: []float64{0x1p-11, 1, 0x1p-4}, Y: 1, CentreX: []float64{a, -a, a}, CentreY: -a}
 		moved.expressAgain(x)
-		x.queryPositions(1000, detailBins, []numeric{{column: 0}, {column: 2}, {column: targetColumn}}, &moved)
+		x.queryPositions(1000, detailBins, []numericColumn{{column: 0}, {column: 2}, {column: targetColumn}}, &moved)
 		askFar()
 	}
 	for _, a := range []float64{0x1p-59, 1, 0x1p59} { // as scales do that are found
 		found := Scaled{X: []float64{a, 1, 1 / a}, Y: a}
-		unscaled := []numeric{{column: 0}, {column: 2}, {column: targetColumn}}
+		unscaled := []numericColumn{{column: 0}, {column: 2}, {column: targetColumn}}
 		x.queryPositions(1000, sizeBins, unscaled, nil)
 		found.expressUnscaled(x, unscaled)
 		x.queryPositions(1000, sizeBins, unscaled, nil)

@@ -121,8 +121,8 @@ func addRows(m *mech.Moments, x mech.Rows, n int, starts []int) {
 	m.AddRecords(x, starts)
 }
 
-// lengths writes the lengths of rows, given by columns.
-func lengths(dst []float64, x [][]float64) {
+// rowLengths writes the lengths of rows, given by columns.
+func rowLengths(dst []float64, x [][]float64) {
 	clear(dst)
 	for _, column := range x {
 		for i, v := range column {

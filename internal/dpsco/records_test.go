@@ -203,7 +203,7 @@ func TestAnotherRecordKeepsItsBits(t *testing.T) {
 func TestARowSeveralTimesCountsOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	s := Shape{N: 4000, D: 3, Intercept: true}
-	x := Data{Shape: s, X: columns(2, s.N), Y: make([]float64, s.N)}
+	x := Data{Shape: s, X: newColumns(2, s.N), Y: make([]float64, s.N)}
 	sizes := make([]int, s.N)
 	for i := range s.N {
 		x.set(i, func(int) float64 { return math.Round(8*r.NormFloat64()) / 8 })

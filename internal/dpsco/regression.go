@@ -9,6 +9,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/sqlsum"
@@ -57,8 +58,8 @@ type Regression struct {
 	Levels        []LevelColumns // columns of categories, among the stored ones
 	Sources       int            // columns of the table that a row is made from, with the constant; 0: one a coefficient
 
-	numericColumns []numeric // stored columns that are neither flags nor levels
-	target         numeric
+	numericColumns []numericColumn // stored columns that are neither flags nor levels
+	target         numericColumn
 	unknown        bool    // no column of the request has a scale
 	exposure       float64 // of counts without an intercept: a typical exposure in scaled units; 0: 1
 }
@@ -292,7 +293,7 @@ func labelTargets(y []float64, negative, positive float64) {
 // zero.
 func (p *problem) intoBall(w []float64) {
 	for j, v := range w {
-		if !isFinite(v) || math.Abs(v) < roundOff*p.Radius {
+		if !numeric.IsFinite(v) || math.Abs(v) < roundOff*p.Radius {
 			w[j] = 0
 		}
 	}

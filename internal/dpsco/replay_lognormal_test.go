@@ -21,7 +21,7 @@ import (
 // moves every mean, length and quantile of its table: a public limit that was
 // taken from one of those shows.
 func lognormalNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
-	a = Data{Shape: s, X: columns(s.Columns(), s.N), Y: make([]float64, s.N)}
+	a = Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 	for i := range s.N {
 		a.set(i, func(int) float64 { return math.Exp(r.NormFloat64()) })
 		if labels {

@@ -141,7 +141,7 @@ func hostile(r *rand.Rand) float64 {
 
 // neighbours returns two tables that differ in one row.
 func neighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
-	a = Data{Shape: s, X: columns(s.Columns(), s.N), Y: make([]float64, s.N)}
+	a = Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 	fill := []func(i int){
 		func(i int) { a.set(i, func(int) float64 { return hostile(r) }) },
 		func(i int) { a.set(i, func(int) float64 { return r.NormFloat64() }) },

@@ -40,9 +40,9 @@ func setDefault(parameter *float64, value float64) {
 	}
 }
 
-// below is the epsilon that a mechanism may spend if the ledger books the decimal that a person typed: the
+// justBelow is the epsilon that a mechanism may spend if the ledger books the decimal that a person typed: the
 // float64 nearest to 0.1 is above 0.1.
-func below(epsilon float64) float64 { return math.Nextafter(epsilon, 0) }
+func justBelow(epsilon float64) float64 { return math.Nextafter(epsilon, 0) }
 
 // maxNoise is a noise multiplier that leaves no information on any table. If more is needed, the account
 // cannot prove the requested epsilon.
@@ -65,7 +65,7 @@ func leastNoise(a privacy.Accountant, b privacy.Budget, event func(z float64) (p
 //
 // Errors: ErrInfeasible.
 func calibrate(a privacy.Accountant, b privacy.Budget, what string, event func(z float64) privacy.Event) (float64, error) {
-	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - privacy.Reserve(b.Delta)}
+	budget := privacy.Budget{Epsilon: justBelow(b.Epsilon), Delta: b.Delta - privacy.Reserve(b.Delta)}
 	z, err := leastNoise(a, budget, func(z float64) (privacy.Event, error) { return event(z), nil })
 	if errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported) {
 		return 0, fmt.Errorf("%w: %s cannot keep within eps %v and delta %v; ask for more", ErrInfeasible, what, b.Epsilon, b.Delta)

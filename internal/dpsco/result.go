@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -95,7 +98,7 @@ func (r Result) PValues() (p []float64) {
 		student := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: min(r.DF[j], maxDegrees)}
 		beyond := func(t, bias float64) float64 { return student.Survival(t-bias) + student.Survival(t+bias) }
 		half := (r.High[j] - low) / 2 / r.StdErr[j]
-		bias := bisect(0, half, func(bias float64) bool { return beyond(half, bias) < 0.05 })
+		bias := numeric.Bisect(0, half, func(bias float64) bool { return beyond(half, bias) < 0.05 })
 		p = append(p, beyond(math.Abs(low+r.High[j])/2/r.StdErr[j], bias))
 	}
 	return p
@@ -111,7 +114,7 @@ func (r *Result) withhold(why string) {
 
 // withholdUnlessFinite removes all errors if one of them is no number.
 func (r *Result) withholdUnlessFinite() {
-	if !allFinite(slices.Concat(r.StdErr, r.DF, r.Low, r.High)) {
+	if !numeric.AllFinite(slices.Concat(r.StdErr, r.DF, r.Low, r.High)) {
 		r.withhold("the noise leaves no numbers")
 	}
 }
@@ -156,7 +159,7 @@ const maxNamed = 3
 func hiddenFeatures(a *mat.Dense, intercept bool, directions int) (hidden []int) {
 	var gram mat.SymDense
 	gram.SymOuterK(1, a)
-	d, axes := gram.SymmetricDim(), newWhitener(&gram, 0).vectors
+	d, axes := gram.SymmetricDim(), linalg.NewWhitener(&gram, 0).Vectors
 	for k := range min(directions, d) {
 		features := featuresOf(mat.Col(nil, d-1-k, axes), intercept)
 		if features == nil {

@@ -3,51 +3,14 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
 )
 
 // A pass computes, for each row x, z = P'x and the residual e = y - <x, w>. P and w are released or public,
 // so that everything here is a function of one row and of those.
-
-// halfOctaves are the bins of magnitudes: edges at 2^-8 to 2^16 units in steps of a factor of sqrt 2, and
-// one bin below and one above.
-var halfOctaves = mech.Bins{Width: 1, Half: 25}
-
-// lowestOctave is the exponent of the lowest edge, in half octaves.
-const lowestOctave = -16
-
-// halfOctave is the position of a magnitude, in units, among halfOctaves: the binary exponent of its
-// square, as the middle of a bin. NaN remains NaN.
-func halfOctave(v float64) float64 {
-	square := v * v
-	if math.IsNaN(square) {
-		return square
-	}
-	exponent := int(math.Float64bits(square)>>52) - 1023
-	return float64(exponent-lowestOctave) + 1.5 - float64(halfOctaves.Half)
-}
-
-// sizeBin returns the number of the magnitude bin for a size in units.
-func sizeBin(size float64) int {
-	return int(clampBetween(math.Floor(halfOctave(size)+float64(halfOctaves.Half)), 0, magnitudeBins-1))
-}
-
-// bins writes the bin numbers of magnitudes, in units, among halfOctaves, consistent with halfOctave; -1
-// for NaN.
-func bins(dst []int32, v []float64) {
-	dst = dst[:len(v)]
-	for i, x := range v {
-		square := math.Float64bits(x * x)
-		bin := int32(square>>52) - 1023 - lowestOctave + 1
-		if dst[i] = min(max(bin, 0), magnitudeBins-1); square > infinity {
-			dst[i] = -1
-		}
-	}
-}
-
-// infinity is the bit pattern of +Inf: larger patterns are NaN.
-const infinity = 0x7ff << 52
 
 // rowBlock is a block of rows in the coordinates of a pass.
 type rowBlock struct {
@@ -68,8 +31,8 @@ type rowBlock struct {
 }
 
 func newRowBlock(d int) *rowBlock {
-	one := columns(4, blockRows)
-	r := &rowBlock{z: columns(d, blockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: columns(d+1, blockRows), rest: columns(d+1, blockRows), bins: make([]int32, blockRows)}
+	one := newColumns(4, blockRows)
+	r := &rowBlock{z: newColumns(d, blockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: newColumns(d+1, blockRows), rest: newColumns(d+1, blockRows), bins: make([]int32, blockRows)}
 	for i := range r.ones {
 		r.ones[i] = 1
 	}
@@ -93,7 +56,7 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	simd.AddSquares(length, z)
 	simd.Roots(length)
 	for i, v := range e {
-		if !isFinite(v) || !isFinite(length[i]) { // finite if the square is
+		if !numeric.IsFinite(v) || !numeric.IsFinite(length[i]) { // finite if the square is
 			length[i], e[i] = math.NaN(), math.NaN()
 		}
 	}
@@ -147,7 +110,7 @@ func (r *rowBlock) countFirst(h *mech.Histogram, v []float64, unit float64) {
 
 // countSizes adds magnitudes, in units, to a histogram. scratch holds the bin numbers.
 func countSizes(h *mech.Histogram, v []float64, scratch []int32) {
-	bins(scratch, v)
+	magnitude.BinsOf(scratch, v)
 	h.AddBins(scratch[:len(v)])
 }
 
@@ -163,7 +126,7 @@ func (r *rowBlock) sum(s *mech.Sum, x mech.Rows, v []float64) {
 // meansOf returns the means of v_i x_i over each record's rows.
 func (r *rowBlock) meansOf(x [][]float64, v []float64) [][]float64 {
 	if len(r.means) < len(x) {
-		r.means = columns(len(x), blockRows)
+		r.means = newColumns(len(x), blockRows)
 	}
 	return meansOf(r.means, x, v, r.starts)
 }

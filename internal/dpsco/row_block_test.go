@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 )
@@ -100,7 +101,7 @@ type seenPass struct {
 
 func newSeenPass(f *jointFit, rows int) *seenPass {
 	n := f.shape.N
-	histogram := func() *mech.Histogram { return mech.NewHistogram(halfOctaves, n, 1) }
+	histogram := func() *mech.Histogram { return mech.NewHistogram(magnitude.HalfOctaves, n, 1) }
 	return &seenPass{jointFit: f, pilot: mech.NewMoments(f.pilotContract()), meat: mech.NewMoments(f.meatContract()), e: histogram(), length: histogram(),
 		size: histogram(), step: mech.NewSum(f.stepContract()), level: mech.NewSum(f.interceptContract()), shortened: make([]float64, rows)}
 }
@@ -111,7 +112,7 @@ func (s *seenPass) add(x Data, u int) {
 	var rows, stepRows []plainRow
 	records := x.First != nil
 	weights := map[*float64]float64{}
-	block := Data{Shape: x.Shape, X: columns(x.D+1, last-first)}
+	block := Data{Shape: x.Shape, X: newColumns(x.D+1, last-first)}
 	for i := first; i < last; i++ {
 		r := plainRowOf(x, i, s.p, s.w)
 		rows = append(rows, r)
@@ -125,7 +126,9 @@ func (s *seenPass) add(x Data, u int) {
 		block.X[x.D][i-first] = s.shortened[i] * (residualWeight / s.cut) * max(-s.cut, min(r.e, s.cut))
 	}
 	addRows(s.pilot, mech.Rows{X: block.X}, 1, map[bool][]int{true: {0, last - first}}[records])
-	count := func(h *mech.Histogram, v float64) { h.AddRows(mech.Rows{Intercept: true}, []float64{halfOctave(v)}) }
+	count := func(h *mech.Histogram, v float64) {
+		h.AddRows(mech.Rows{Intercept: true}, []float64{magnitude.Position(v)})
+	}
 	count(s.e, rows[0].e/s.Scale)
 	count(s.length, rows[0].length)
 	size := func(given []float64, c float64) float64 {
@@ -169,7 +172,7 @@ func (s *seenPass) add(x Data, u int) {
 		last := plainMean(rows, records, func(r plainRow) []float64 { return []float64{r.level() / s.interceptCuts.outer} })[0]
 		given = append(given, max(-1, min(last, 1)))
 	}
-	meat := columns(len(given), 1)
+	meat := newColumns(len(given), 1)
 	for j, v := range given {
 		meat[j][0] = v
 	}

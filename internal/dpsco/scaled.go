@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -127,13 +128,13 @@ func (a Scaled) centres() []float64 {
 }
 
 // numericColumns returns the stored columns that are neither flags nor levels, and the target.
-func (a Scaled) numericColumns() (columns []numeric, y numeric) {
+func (a Scaled) numericColumns() (columns []numericColumn, y numericColumn) {
 	for j, scale := range a.X {
 		if !slices.Contains(a.Flags, j) {
-			columns = append(columns, numeric{column: j, zero: -a.centres()[j] / scale, unscaled: slices.Contains(a.UnscaledX, j)})
+			columns = append(columns, numericColumn{column: j, zero: -a.centres()[j] / scale, unscaled: slices.Contains(a.UnscaledX, j)})
 		}
 	}
-	return columns, numeric{column: targetColumn, zero: -a.CentreY / a.Y, unscaled: a.UnscaledY}
+	return columns, numericColumn{column: targetColumn, zero: -a.CentreY / a.Y, unscaled: a.UnscaledY}
 }
 
 // scale converts columns and target to scaled units. Missing values remain missing.
@@ -262,11 +263,11 @@ func (a Scaled) moveProducts(m *mat.SymDense) {
 	if m == nil {
 		return
 	}
-	move := identity(m.SymmetricDim())
+	move := linalg.Identity(m.SymmetricDim())
 	for j, c := range a.centres() {
 		move.Set(0, 1+j, -c)
 	}
-	m.CopySym(sandwich(move, m))
+	m.CopySym(linalg.Sandwich(move, m))
 }
 
 // moveInterval computes the interval of the intercept from a covariance and a bias that were converted

@@ -27,7 +27,7 @@ func years(n int, labels bool) (x, shifted Data) {
 	r := rand.New(rand.NewPCG(14, 2))
 	grid := func(v float64) float64 { return math.Round(v*1024) / 1024 }
 	s := Shape{N: n, D: 3, Intercept: true}
-	shifted = Data{Shape: s, X: columns(2, n), Y: make([]float64, n)}
+	shifted = Data{Shape: s, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		year := 8 * r.NormFloat64()
 		shifted.X[0][i], shifted.X[1][i] = grid(year+1), grid(2*r.NormFloat64()+year/16)
@@ -272,7 +272,7 @@ func TestAYearIsFoundWithoutACentre(t *testing.T) {
 // yearly draws a year from 2005 to 2025 and an age from 20 to 80, with a target linear in
 // year - 2015 and age - 50 and normal errors of deviation 200, or a label with these log-odds.
 func yearly(r *rand.Rand, n int, w []float64, labels bool) Data {
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		year, age := float64(r.IntN(21)-10), 60*r.Float64()-30
 		z := w[0] + w[1]*year + w[2]*age

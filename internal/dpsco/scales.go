@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
 
@@ -26,7 +27,7 @@ const (
 // shareForScales is that share, where noise is the deviation if the histogram had the whole budget, relative to the rows;
 // 0: there is none.
 func shareForScales(noise float64) float64 {
-	share := min(max(clampBetween(square(noise/rareNoise), minForScales, moreForScales), square(noise/seenNoise)), maxForScales)
+	share := min(max(numeric.ClampBetween(square(noise/rareNoise), minForScales, moreForScales), square(noise/seenNoise)), maxForScales)
 	if noise > hopelessNoise*math.Sqrt(share) {
 		return 0
 	}
@@ -50,7 +51,7 @@ const (
 	tinyBy     = 0.1
 )
 
-// laplaceTailOfRuns is as laplaceTailOfMagnitudes, at sureBy standard deviations instead of seenMode: the lower a threshold, the nearer
+// laplaceTailOfRuns is as laplaceTailOfMagnitudes, at sureBy standard deviations instead of seenMode of magnitude: the lower a threshold, the nearer
 // are both tails.
 const laplaceTailOfRuns = 1.7
 
@@ -80,13 +81,13 @@ const unseenTarget = "noise hides how large the target is: do few rows have one 
 
 // scaleSearch is a search for the scales of columns that have none.
 type scaleSearch struct {
-	Columns []numeric
+	Columns []numericColumn
 	Share   float64 // of the zCDP budget; unused by medians, which have a share of epsilon
 	Unseen  float64 // the scale of features whose values noise hides; that of such a target is 1
 }
 
 // unscaled returns the search for the scales of those columns that have none.
-func unscaled(columns []numeric, unknown bool) scaleSearch {
+func unscaled(columns []numericColumn, unknown bool) scaleSearch {
 	s := scaleSearch{Unseen: 1}
 	if unknown {
 		s.Unseen = unseenScale
@@ -143,7 +144,7 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 }
 
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.
-func (a Scaled) expressUnscaled(x *Pushdown, columns []numeric) {
+func (a Scaled) expressUnscaled(x *Pushdown, columns []numericColumn) {
 	for _, c := range columns {
 		if c.column == targetColumn {
 			x.y = sqlsum.Column(x.Target, 0, a.Y)

@@ -53,46 +53,6 @@ func TestScalesThatAreFarTooSmallCostLittle(t *testing.T) {
 	}
 }
 
-// What rows are shortened by is read where at least half of them are; long rows among short ones, and noise, are not taken
-// for it. Directions that are short beside the longest are as long as their scales say.
-func TestLengthsSayHowFarMostRowsAreShortened(t *testing.T) {
-	const rows, bound = 1e5, 3
-	noise := mech.Gaussian{NoiseMultiplier: 10}
-	counts := func(shares map[float64]float64) []float64 {
-		noisy := make([]float64, magnitudeBins)
-		for length, share := range shares {
-			k := 0
-			for k < len(magnitudeEdges) && length >= magnitudeEdges[k] {
-				k++
-			}
-			noisy[k] += share * rows
-		}
-		return noisy
-	}
-	for _, c := range []struct {
-		shares         map[float64]float64
-		tooLong, times float64
-	}{
-		{map[float64]float64{2: 1}, 10, 1}, {map[float64]float64{2: .6, 5000: .4}, 10, 1}, {map[float64]float64{2: .4, 3000: .6}, 30, 1000},
-		{map[float64]float64{60: 1}, 30, 1}, {map[float64]float64{60: 1}, 10, 20}, {map[float64]float64{20: 1}, 10, 1}, {map[float64]float64{3000: .45}, 10, 1}, {nil, 10, 1},
-	} {
-		if _, times := readLengths(counts(c.shares), noise, 4, bound, c.tooLong, rows); times < c.times/1.3 || times > c.times*1.3 {
-			t.Errorf("%v: %v times, want %v", c.shares, times, c.times)
-		}
-	}
-	w := whitener{values: []float64{1, 1 / math.Sqrt(5), 1 / math.Sqrt(1000)}}
-	var moments []float64
-	for _, v := range w.atScales(10).values {
-		moments = append(moments, math.Round(1000/(v*v))/1000)
-	}
-	if !slices.Equal(moments, []float64{1, 1, 1000}) {
-		t.Errorf("second moments of 1, 5 and 1000, shortened 10 times, are taken for %v", moments)
-	}
-	if same := w.atScales(1).values; !slices.Equal(same, w.values) {
-		t.Errorf("where nothing is shortened %v becomes %v", w.values, same)
-	}
-}
-
 // findingFits are standardised fits of a shape that look for the scales of all columns.
 func findingFits(s Shape) map[string]standardised {
 	fits := standardisedFits(s)
@@ -261,7 +221,7 @@ func TestFitsFindScales(t *testing.T) {
 // or one size alone, keeps the scale of what noise hides.
 func TestNoiseAloneShowsNoScale(t *testing.T) {
 	const n, columnsOf, times = 20_000, 40, 50
-	x := Data{Shape: Shape{N: n, D: columnsOf + 1, Intercept: true}, X: columns(columnsOf, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: columnsOf + 1, Intercept: true}, X: newColumns(columnsOf, n), Y: make([]float64, n)}
 	for i := range 20 {
 		x.X[0][i] = 1e5
 	}
@@ -289,9 +249,9 @@ func TestNoiseAloneShowsNoScale(t *testing.T) {
 	}
 }
 
-func withNumbers(n int) (of []numeric) {
+func withNumbers(n int) (of []numericColumn) {
 	for j := range n {
-		of = append(of, numeric{column: j, unscaled: true})
+		of = append(of, numericColumn{column: j, unscaled: true})
 	}
 	return of
 }
@@ -316,7 +276,7 @@ func TestSizesOfColumns(t *testing.T) {
 		"not finite":          {func(r *rand.Rand) float64 { return []float64{math.NaN(), math.Inf(-1)}[r.IntN(2)] }, unseenScale},
 	} {
 		r := rand.New(rand.NewPCG(7, 7))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -51,7 +52,7 @@ func countStdDev(noise mechanism, columns int, laplaceTail float64) float64 {
 }
 
 // laplaceTailOfMagnitudes is the ratio of the numbers of standard deviations that Laplace noise and normal noise exceed with the
-// same probability, where that of normal noise is seenMode: magnitudes are read by rules for normal noise.
+// same probability, where that of normal noise is seenMode of magnitude: magnitudes are read by rules for normal noise.
 const laplaceTailOfMagnitudes = 1.9
 
 // merging collects the parts that visitors fill.
@@ -78,7 +79,7 @@ func (m *merging[T]) merged() T {
 
 // magnitudeCounts is an empty histogram of the magnitudes of n rows.
 func magnitudeCounts(n int) *merging[*mech.Histogram] {
-	return &merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, n, 1)}
+	return &merging[*mech.Histogram]{total: mech.NewHistogram(magnitude.HalfOctaves, n, 1)}
 }
 
 // mapSlice returns a field of every part.
@@ -107,15 +108,15 @@ func releaseMoments(parts []*mech.Moments, c mech.MomentContract, noise mech.Gau
 
 // releaseCounts releases histograms of magnitudes in the same way, as counts.
 func releaseCounts(parts []*mech.Histogram, noise mech.Gaussian, src *mech.Source) [][]float64 {
-	all := make([]float64, magnitudeBins*len(parts))
+	all := make([]float64, magnitude.Bins*len(parts))
 	noise.Release(all, mech.Disjoint(mapSlice(parts, (*mech.Histogram).Bounded)), src)
-	return slices.Collect(slices.Chunk(all, magnitudeBins))
+	return slices.Collect(slices.Chunk(all, magnitude.Bins))
 }
 
 // releaseMagnitudes releases a histogram of magnitudes, in units, of all n rows and reads it up to limit.
-func releaseMagnitudes(h *mech.Histogram, noise mech.Gaussian, unit, limit float64, n int, src *mech.Source) *magnitudes {
+func releaseMagnitudes(h *mech.Histogram, noise mech.Gaussian, unit, limit float64, n int, src *mech.Source) *magnitude.Histogram {
 	noisy := releaseCounts([]*mech.Histogram{h}, noise, src)
-	return readMagnitudes(noisy[0], noise.NoiseMultiplier*math.Sqrt2, unit, limit, float64(n))
+	return magnitude.Read(noisy[0], noise.NoiseMultiplier*math.Sqrt2, unit, limit, float64(n))
 }
 
 // checkReleases reports whether releases with the given noises, of second moments under the given contracts
@@ -131,7 +132,7 @@ func checkReleases(n int, noises []mech.Gaussian, moments ...mech.MomentContract
 			return infeasible(err)
 		}
 	}
-	if err := mech.CheckHistogram(halfOctaves, n, 1); err != nil {
+	if err := mech.CheckHistogram(magnitude.HalfOctaves, n, 1); err != nil {
 		return infeasible(err)
 	}
 	return nil

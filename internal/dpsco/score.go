@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -110,11 +112,11 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 // check refuses coefficients, public facts and budgets with which there is no score.
 func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) error {
 	switch {
-	case len(a.Coefficients) != s.D*max(1, s.GroupCount) || !allFinite(a.Coefficients):
+	case len(a.Coefficients) != s.D*max(1, s.GroupCount) || !numeric.AllFinite(a.Coefficients):
 		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.GroupCount))
-	case !(a.Scale > 0) || !isFinite(a.Scale) || !isFinite(a.Centre) || !(a.Exposure > 0) || !isFinite(a.Exposure) || !isFinite(a.CentreOffset):
+	case !(a.Scale > 0) || !numeric.IsFinite(a.Scale) || !numeric.IsFinite(a.Centre) || !(a.Exposure > 0) || !numeric.IsFinite(a.Exposure) || !numeric.IsFinite(a.CentreOffset):
 		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v and offset %v", ErrParameter, a.Scale, a.Centre, a.Exposure, a.CentreOffset)
-	case a.MaxWeight < 0 || !isFinite(a.MaxWeight):
+	case a.MaxWeight < 0 || !numeric.IsFinite(a.MaxWeight):
 		return fmt.Errorf("%w: a largest weight of %v", ErrParameter, a.MaxWeight)
 	case !(b.Delta >= 0 && b.Delta < 1):
 		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
@@ -168,7 +170,7 @@ func (a Score) laplaceNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*s
 		shares = withScales(shares, pureScaleShare)
 	}
 	for name, share := range shares {
-		g.noises[name] = mech.Laplace{Epsilon: below(share * below(b.Epsilon))}
+		g.noises[name] = mech.Laplace{Epsilon: justBelow(share * justBelow(b.Epsilon))}
 	}
 	return g, privacy.Pure{Epsilon: b.Epsilon}, nil
 }
@@ -186,7 +188,7 @@ func (g *scoring) event() privacy.Event {
 
 // check reports whether every release can be made.
 func (g *scoring) check() error {
-	checks := []error{mech.CheckHistogram(halfOctaves, g.shape.N, 1), g.momentContract().Check(), g.sumContract().Check()}
+	checks := []error{mech.CheckHistogram(magnitude.HalfOctaves, g.shape.N, 1), g.momentContract().Check(), g.sumContract().Check()}
 	for _, noise := range g.noises {
 		checks = append(checks, noise.Check())
 	}

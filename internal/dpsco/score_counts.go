@@ -3,6 +3,8 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
 
@@ -56,7 +58,7 @@ const maxExposures = 4
 // compareWithRate releases the rate of counts and the histogram of deviances with that rate, and replaces
 // exposures by these deviances.
 func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
-	m.centre, m.rateDoubt = m.rate(rows, m.targets.edge(), src)
+	m.centre, m.rateDoubt = m.rate(rows, m.targets.Edge(), src)
 	rows.blocks(func() func(int, Data) {
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
@@ -82,7 +84,7 @@ func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, do
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
 				weight := min(1, longest/b.X[1][i]) * b.weight(i)
-				if v[i], exposures[i] = clampTo(weight*y, cut)/cut, weight*b.X[1][i]/longest; math.IsNaN(y) {
+				if v[i], exposures[i] = numeric.ClampTo(weight*y, cut)/cut, weight*b.X[1][i]/longest; math.IsNaN(y) {
 					v[i], exposures[i] = 0, 0
 				}
 			}
@@ -106,7 +108,7 @@ const whyNoRate = "noise hides the rate of counts: ask for more eps, or give the
 
 // rateIsNoise reports whether the noise of the rate has a larger share of the deviance than maxOfRate.
 func (m *measured) rateIsNoise() bool {
-	return square(m.rateDoubt)*m.targets.excess(0) > maxOfRate*m.deviations.excess(0)
+	return square(m.rateDoubt)*m.targets.Excess(0) > maxOfRate*m.deviations.Excess(0)
 }
 
 // devianceExplained is 1 less the mean deviance over the mean deviance with one rate for all rows. Clipping
@@ -114,22 +116,22 @@ func (m *measured) rateIsNoise() bool {
 func (m *measured) devianceExplained() Metric {
 	const name = "deviance_explained"
 	switch {
-	case !m.sizes.seen:
+	case !m.sizes.Seen():
 		return Metric{Name: name, WhyNull: whyNoSize}
-	case !m.deviations.seen:
+	case !m.deviations.Seen():
 		return Metric{Name: name, WhyNull: whyNoSpread}
 	case m.rateIsNoise():
 		return Metric{Name: name, WhyNull: whyNoRate}
 	}
-	why := heavy(m.sizes, sizeIndex.coarse, whyHeavyTail)
+	why := magnitude.Heavy(m.sizes, sizeIndex.Coarse, whyHeavyTail)
 	if why == "" {
-		why = heavy(m.deviations, sizeIndex.coarse, whyHeavyY)
+		why = magnitude.Heavy(m.deviations, sizeIndex.Coarse, whyHeavyY)
 	}
 	deviance := m.number(0, m.cut)
 	return m.metric(quotient{
 		name: name, above: minus(make([]float64, len(m.means.first)), 1, deviance), below: m.number(1, m.deviationCut), why: why, whyNoValue: whyNoSpread, vague: true,
 		off: func(q float64) float64 {
-			return max(m.sizes.powerTail(m.cut, 1, scoreHides), -q*m.deviations.powerTail(m.deviationCut, 1, scoreHides))
+			return max(m.sizes.PowerTail(m.cut, 1, scoreTail), -q*m.deviations.PowerTail(m.deviationCut, 1, scoreTail))
 		},
 		to: func(q float64) float64 { return min(1, 1+q) },
 	})

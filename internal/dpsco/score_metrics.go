@@ -4,6 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/mat"
@@ -26,31 +29,27 @@ type measured struct {
 	*scoring
 	unknown                      bool    // noise hides how large targets without a scale are: those that are not 0 may be far larger than all that is seen
 	scale, unit                  float64 // of the target, as registered or found; of the histograms of sizes and deviations
-	sizes, targets, deviations   *magnitudes
+	sizes, targets, deviations   *magnitude.Histogram
 	centre                       float64 // of the target
 	rateDoubt                    float64 // counts: relative standard deviation of the noise of the rate
 	cut, squareCut, deviationCut float64 // clipping thresholds: of sizes, of squared sizes, of distances from the centre
 	means                        *scoreMeans
 }
 
-// scoreHides is the assumption of intervals of scores about the rows that histograms hide, and tailHides
-// that for the index by which a tail counts as too heavy.
-var (
-	scoreHides = tailAssumption{deviations: 1.5, steepest: 5}
-	tailHides  = tailAssumption{deviations: 0.75, steepest: 5}
-)
+// scoreTail is the assumption of intervals of scores about the rows that histograms hide.
+var scoreTail = magnitude.TailAssumption{Deviations: 1.5, Steepest: 5}
 
 // scoreBiasShare is the fraction that intervals allow for of the bound on the bias by clipping.
 const scoreBiasShare = 0.8
 
 // Least tail indices for an interval of the mean size, of the mean of squares, and of the ratio of two such
-// means, which are correlated. Where noise may hide at most the share coarseNoise of the rows in a bin, a distant tail is
+// means, which are correlated. Where noise may hide few of the rows in a bin (magnitude.MinIndex), a distant tail is
 // visible, and lower ones do, but for deviance_explained: a mean has an interval then, whatever is seen, and one of
 // squares where the second moment seems to exist. They were chosen on laws and tables (docs/experiments/scores.md).
 var (
-	sizeIndex   = minIndex{coarse: 2.5}
-	squareIndex = minIndex{coarse: 3.3, fine: 2}
-	ratioIndex  = minIndex{coarse: 2.9, fine: 1.75}
+	sizeIndex   = magnitude.MinIndex{Coarse: 2.5}
+	squareIndex = magnitude.MinIndex{Coarse: 3.3, Fine: 2}
+	ratioIndex  = magnitude.MinIndex{Coarse: 2.9, Fine: 1.75}
 )
 
 // chooseCuts chooses clipping thresholds, which balance noise with the bias by clipping.
@@ -65,10 +64,10 @@ func (m *measured) chooseCuts() {
 }
 
 // cheapest is the clipping threshold of sizes of which the given power is averaged.
-func (m *measured) cheapest(of *magnitudes, power float64) float64 {
+func (m *measured) cheapest(of *magnitude.Histogram, power float64) float64 {
 	deviation := m.meanDeviation()
-	return of.cheapestCut(func(cut float64) float64 {
-		return square(deviation*math.Pow(cut, power)) + square(of.powerTail(cut, power, scoreHides))
+	return of.CheapestCut(func(cut float64) float64 {
+		return square(deviation*math.Pow(cut, power)) + square(of.PowerTail(cut, power, scoreTail))
 	})
 }
 
@@ -111,7 +110,7 @@ func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.Moment
 		}
 	}
 	m.noise.SetSym(0, 0, square(diagonal))
-	m.sampling = positivePart(sampling)
+	m.sampling = linalg.PositivePart(sampling)
 	m.deviation = func(x []float64) float64 {
 		v := mat.NewVecDense(len(x), x)
 		return diagonal * mat.Dot(v, v)
@@ -229,9 +228,9 @@ func (m *measured) whyNoValue() string {
 	switch {
 	case m.unknown:
 		return whyNoScale
-	case !m.sizes.seen:
+	case !m.sizes.Seen():
 		return whyNoSize
-	case m.sizes.top == magnitudeBins-1: // without an upper edge
+	case m.sizes.Top() == magnitude.Bins-1: // without an upper edge
 		return whyOutOfReach
 	}
 	return ""
@@ -297,7 +296,7 @@ func (m *measured) metric(c quotient) Metric {
 
 // finite returns a pointer to a number, nil if it is NaN or infinite.
 func finite(v float64) *float64 {
-	if !isFinite(v) {
+	if !numeric.IsFinite(v) {
 		return nil
 	}
 	return &v
@@ -320,11 +319,11 @@ func (m *measured) meanSize(name string) Metric {
 	}
 	least := sizeIndex
 	if m.Labels { // mayHide bounds the tail of their losses
-		least = minIndex{}
+		least = magnitude.MinIndex{}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(0, m.cut), below: m.one(), why: least.refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
-		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
+		name: name, above: m.number(0, m.cut), below: m.one(), why: least.Refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
+		off: func(float64) float64 { return m.sizes.PowerTail(m.cut, 1, scoreTail) },
 	})
 }
 
@@ -332,7 +331,7 @@ func (m *measured) meanSize(name string) Metric {
 func (m *measured) share(name string, j int) Metric {
 	return m.metric(quotient{
 		name: name, above: m.number(j, 1), below: m.one(), whyNoValue: whyNoRows,
-		off: func(float64) float64 { return 0 }, to: func(q float64) float64 { return clampBetween(q, 0, 1) },
+		off: func(float64) float64 { return 0 }, to: func(q float64) float64 { return numeric.ClampBetween(q, 0, 1) },
 	})
 }
 
@@ -343,7 +342,7 @@ func (m *measured) rootMeanSquare() Metric {
 		return Metric{Name: name, WhyNull: why}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize,
+		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.Refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize,
 		off: func(float64) float64 { return m.squaresOff() }, to: func(q float64) float64 { return math.Sqrt(atLeastZero(q)) },
 	})
 }
@@ -351,7 +350,7 @@ func (m *measured) rootMeanSquare() Metric {
 func atLeastZero(q float64) float64 { return max(0, q) }
 
 // squaresOff bounds the bias of the mean of squares by clipping.
-func (m *measured) squaresOff() float64 { return m.sizes.powerTail(m.squareCut, 2, scoreHides) }
+func (m *measured) squaresOff() float64 { return m.sizes.PowerTail(m.squareCut, 2, scoreTail) }
 
 // rSquared is 1 less the mean square of residuals over that of the target about its mean. The distance of
 // that mean from the centre is small and enters to first order. Clipping one or the other moves the ratio
@@ -361,18 +360,18 @@ func (m *measured) rSquared() Metric {
 	switch why := m.whyNoValue(); {
 	case why != "":
 		return Metric{Name: name, WhyNull: why}
-	case !m.deviations.seen:
+	case !m.deviations.Seen():
 		return Metric{Name: name, WhyNull: whyNoSpread}
 	}
-	why := ratioIndex.refuses(m.sizes, whyHeavyTail)
+	why := ratioIndex.Refuses(m.sizes, whyHeavyTail)
 	if why == "" {
-		why = ratioIndex.refuses(m.deviations, whyHeavyY)
+		why = ratioIndex.Refuses(m.deviations, whyHeavyY)
 	}
 	squares := m.number(1, square(m.squareCut))
 	return m.metric(quotient{
 		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread, vague: true,
 		off: func(q float64) float64 {
-			return max(m.squaresOff(), -q*m.deviations.powerTail(m.deviationCut, 2, scoreHides))
+			return max(m.squaresOff(), -q*m.deviations.PowerTail(m.deviationCut, 2, scoreTail))
 		},
 		to: func(q float64) float64 { return min(1, 1+q) },
 	})
@@ -382,7 +381,7 @@ func (m *measured) rSquared() Metric {
 func (m *measured) spread() []float64 {
 	away := 0.0 // of the mean from the centre
 	if rows := m.means.value(m.one()); rows > 0 {
-		away = clampTo(m.means.value(m.number(2, 1))/rows, 1)
+		away = numeric.ClampTo(m.means.value(m.number(2, 1))/rows, 1)
 	}
 	c2 := square(m.deviationCut)
 	return m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)

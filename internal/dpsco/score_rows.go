@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 )
 
@@ -64,7 +66,7 @@ func (g *scoring) predictRows(residuals []float64, x Data) {
 					e[i] = y - e[i]
 					b.Y[i] -= g.Centre
 				}
-				if !isFinite(e[i]) || !isFinite(b.Y[i]) {
+				if !numeric.IsFinite(e[i]) || !numeric.IsFinite(b.Y[i]) {
 					e[i], b.Y[i] = math.NaN(), math.NaN()
 				}
 			}
@@ -118,9 +120,9 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 		if g.Counts {
 			m.compareWithRate(rows, src)
 		} else {
-			m.centre = g.mean(rows, m.targets.edge(), src)
+			m.centre = g.mean(rows, m.targets.Edge(), src)
 			m.deviations = g.histogram(deviationsRelease, rows, m.unit, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
-			rare = m.targets.rarelyAsLargeAs(m.scale)
+			rare = m.targets.RarelyAsLargeAs(m.scale)
 		}
 		m.mayHide(m.deviations, rare)
 	}
@@ -134,7 +136,7 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 }
 
 // scaledOfScore are the columns of scoredRows whose scales are looked for: the target and the residual.
-var scaledOfScore = []numeric{{column: targetColumn}, {column: 0}}
+var scaledOfScore = []numericColumn{{column: targetColumn}, {column: 0}}
 
 // findScales releases the octaves of residuals and of targets, and reads from them how large most of both are. Where
 // noise hides those of residuals, they count as large as targets. It reports whether targets are seen to be often about as
@@ -146,7 +148,7 @@ func (m *measured) findScales(rows scoredRows, noise mechanism, src *mech.Source
 	if m.unknown = m.TargetUnscaled && !seen; m.TargetUnscaled && seen {
 		m.scale, m.unit = size, size
 	}
-	typical = seen && targets.between(typicalPart*m.scale, 4*m.scale) >= typicalShare*float64(rows.N)
+	typical = seen && targets.between(magnitude.TypicalPart*m.scale, 4*m.scale) >= magnitude.TypicalShare*float64(rows.N)
 	if size, seen := residuals.size(noise); seen {
 		m.unit = max(size, minUnit*m.scale)
 	}
@@ -166,21 +168,21 @@ const beyondTypical = 8
 // a small deviance would have with a count of 1. For other targets it extends beyond the target's scale if
 // rare: a residual may be as large as the target if targets are rarely about as large as their scale, or if they are not
 // seen. Otherwise the visible residuals are smaller because the model predicts well.
-func (m *measured) mayHide(h *magnitudes, rare bool) {
-	h.bounded = m.Labels || m.Counts
+func (m *measured) mayHide(h *magnitude.Histogram, rare bool) {
+	h.SetBounded(m.Labels || m.Counts)
 	switch {
 	case m.Labels:
-		h.reach(h.reachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
+		h.Reach(h.ReachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
 	case m.Counts:
-		h.reach(h.reachOf(func(deviance float64) float64 { return unitDeviance(1, deviance/2) }))
+		h.Reach(h.ReachOf(func(deviance float64) float64 { return unitDeviance(1, deviance/2) }))
 	case rare:
-		h.reach(beyondTypical * m.scale)
+		h.Reach(beyondTypical * m.scale)
 	}
 }
 
 // histogram releases the magnitudes of a number of every row, in half octaves of unit.
-func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitudes {
-	counts := merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, rows.N, 1)}
+func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitude.Histogram {
+	counts := merging[*mech.Histogram]{total: mech.NewHistogram(magnitude.HalfOctaves, rows.N, 1)}
 	rows.one().pass(func() func(int, Data) {
 		h, v, bins := counts.fork(), make([]float64, blockRows), make([]int32, blockRows)
 		return func(_ int, b Data) {
@@ -190,9 +192,9 @@ func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mec
 			countSizes(h, v[:b.N], bins)
 		}
 	})
-	noisy := make([]float64, 2*halfOctaves.Half)
+	noisy := make([]float64, 2*magnitude.HalfOctaves.Half)
 	g.noises[name].Release(noisy, counts.merged().Bounded(), src)
-	return readMagnitudes(noisy, countStdDev(g.noises[name], 1, laplaceTailOfMagnitudes), unit, math.Inf(1), float64(rows.N)).run()
+	return magnitude.Read(noisy, countStdDev(g.noises[name], 1, laplaceTailOfMagnitudes), unit, math.Inf(1), float64(rows.N)).AsRun()
 }
 
 // mean releases the mean of clipped targets.
@@ -202,7 +204,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 		s, v, ones, starts := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
-				v[i], ones[i] = clampTo(y, cut)/cut, 1
+				v[i], ones[i] = numeric.ClampTo(y, cut)/cut, 1
 				if math.IsNaN(y) {
 					v[i], ones[i] = 0, 0
 				}
@@ -216,7 +218,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 	if !(total[0] > 0) {
 		return 0
 	}
-	return clampTo(total[1]/total[0], 1) * cut
+	return numeric.ClampTo(total[1]/total[0], 1) * cut
 }
 
 // numbers writes the columns that are averaged over a block, each in [-1, 1] and nonnegative ones in
@@ -244,7 +246,7 @@ func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
 				dst[2][i] = square(otherProbability(e))
 			}
 		case !m.pure:
-			away := clampTo(y-m.centre, m.deviationCut) / m.deviationCut
+			away := numeric.ClampTo(y-m.centre, m.deviationCut) / m.deviationCut
 			dst[1][i], dst[2][i], dst[3][i] = square(min(size/m.squareCut, 1)), away, square(away)
 		}
 		if m.MaxWeight > 0 {
@@ -282,7 +284,7 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 	total := merging[*mech.Moments]{total: mech.NewMoments(contract)}
 	half := contract.Step() / 2
 	rows.pass(func() func(int, Data) {
-		part, block, starts := total.fork(), columns(k+1, blockRows), make([]int, 0, blockRows)
+		part, block, starts := total.fork(), newColumns(k+1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			m.numbers(block[1:], block[0], b)
 			averageUsable(block[1:], block[0], b.starts(starts))
@@ -306,7 +308,7 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	k := m.columns()
 	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}
 	rows.pass(func() func(int, Data) {
-		part, block, units, starts := total.fork(), columns(1+2*k, blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
+		part, block, units, starts := total.fork(), newColumns(1+2*k, blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			ones := block[0]
 			m.numbers(block[1:1+k], ones, b)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -32,7 +33,7 @@ func scores() map[string]Score {
 // scoreTable is a table of n rows: a target 3 + x + noise, or a label with log-odds 1.5 x.
 func scoreTable(seed uint64, n int, labels bool) Data {
 	r := rand.New(rand.NewPCG(seed, 5))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		v := r.NormFloat64()
 		x.X[0][i], x.Y[i] = v, 3+v+r.NormFloat64()
@@ -234,7 +235,7 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 		for _, noise := range g.noises {
 			sum.Add(sum, new(big.Rat).SetFloat64(noise.(mech.Laplace).Epsilon))
 		}
-		if sum.Cmp(new(big.Rat).SetFloat64(below(epsilon))) > 0 {
+		if sum.Cmp(new(big.Rat).SetFloat64(justBelow(epsilon))) > 0 {
 			t.Errorf("at eps %v the releases cost %v", epsilon, sum.FloatString(25))
 		}
 	}
@@ -540,7 +541,7 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 		for name, fill := range fills {
 			for _, delta := range []float64{1e-6, 0} {
 				for _, n := range []int{1, 5000} {
-					x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+					x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 					for i := range n {
 						x.set(i, func(int) float64 { return fill(i) })
 					}
@@ -562,7 +563,7 @@ func TestStepsOfScoresAreRounded(t *testing.T) {
 	g := &scoring{Score: Score{Scale: 1}, shape: Shape{N: n, D: 1}, noises: map[string]mechanism{momentsRelease: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
 	m := &measured{scoring: g, cut: 1, squareCut: 1, deviationCut: 1}
 	step := g.momentContract().Step() / g.weight()
-	rows := scoredRows{Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}}
+	rows := scoredRows{Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}}
 	for i := range n {
 		rows.X[0][i] = 0.25 + step*(float64(i)+0.5)/n
 	}
@@ -602,15 +603,15 @@ func TestMetricsAreNamed(t *testing.T) {
 func TestHeavyTailsOfScores(t *testing.T) {
 	const rows = 20_000
 	for sd, want := range map[float64]string{20: "", 60: "", 200: whyHeavyTail} {
-		counts := make([]float64, magnitudeBins)
-		for k, left := 10, float64(rows); k < magnitudeBins; k, left = k+1, left/1.3 { // an index of .76
+		counts := make([]float64, magnitude.Bins)
+		for k, left := 10, float64(rows); k < magnitude.Bins; k, left = k+1, left/1.3 { // an index of .76
 			counts[k] = left * 0.3 / 1.3
 		}
-		seen := readMagnitudes(counts, sd, 1, math.Inf(1), rows).run()
-		if got := sizeIndex.refuses(seen, whyHeavyTail); got != want {
+		seen := magnitude.Read(counts, sd, 1, math.Inf(1), rows).AsRun()
+		if got := sizeIndex.Refuses(seen, whyHeavyTail); got != want {
 			t.Errorf("noise of %v rows: %q, want %q", sd, got, want)
 		}
-		if got := squareIndex.refuses(seen, whyHeavyTail); got != whyHeavyTail {
+		if got := squareIndex.Refuses(seen, whyHeavyTail); got != whyHeavyTail {
 			t.Errorf("noise of %v rows: the mean of squares has an interval", sd)
 		}
 	}
@@ -621,7 +622,7 @@ func TestHeavyTailsOfScores(t *testing.T) {
 func TestVagueSharesOfWhatIsExplainedAreWithheld(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	const n = 20_000
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 	for i := range x.Y {
 		x.X[0][i] = r.NormFloat64()
 		x.Y[i] = math.Floor(math.Exp(0.2*x.X[0][i] + 1.5*r.NormFloat64()))

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -147,10 +148,10 @@ func releaseRows(x Data, c mech.MomentContract, noise, lostNoise mech.Gaussian, 
 // the constant: 0 for a row that is no longer than the bound, or has a missing value.
 func rootsOfLost(dst []float64, columns [][]float64, bound float64) []float64 {
 	dst = slices.Grow(dst[:0], len(columns[0]))[:len(columns[0])]
-	lengths(dst, columns)
+	rowLengths(dst, columns)
 	for i, length := range dst {
 		square := 1 + length*length
-		if dst[i] = 0; square > bound*bound && isFinite(square) {
+		if dst[i] = 0; square > bound*bound && numeric.IsFinite(square) {
 			dst[i] = math.Sqrt(1 - bound*bound/square)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -28,12 +29,12 @@ type standardised struct {
 
 // centreSearch is a search for columns that lie together far from zero.
 type centreSearch struct {
-	Columns          []numeric // that may be moved
-	Position, Detail float64   // shares of the zCDP budget of both histograms; without Detail there is no second. Unused by medians, which have shares of epsilon
+	Columns          []numericColumn // that may be moved
+	Position, Detail float64         // shares of the zCDP budget of both histograms; without Detail there is no second. Unused by medians, which have shares of epsilon
 }
 
-// numeric is a column of numbers: not a flag, level or label. All of it is public.
-type numeric struct {
+// numericColumn is a column of numbers: not a flag, level or label. All of it is public.
+type numericColumn struct {
 	column   int     // of X; targetColumn: of Y
 	unit     bool    // the scale remains as it is, unless it is to be found
 	zero     float64 // the value 0 of the table, in scaled units
@@ -136,12 +137,12 @@ func (p *problem) movable(f fit) centreSearch {
 
 // centreOfTarget is the search of a descent, where noise is the deviation of a count if the histogram had the whole
 // budget, relative to the rows.
-func centreOfTarget(y numeric, noise float64) centreSearch {
-	share := clampBetween(square(noise/targetNoise), positionShare, targetShare)
+func centreOfTarget(y numericColumn, noise float64) centreSearch {
+	share := numeric.ClampBetween(square(noise/targetNoise), positionShare, targetShare)
 	if noise > hopelessTarget*math.Sqrt(share) {
 		return centreSearch{}
 	}
-	return centreSearch{Columns: []numeric{y}, Position: share}
+	return centreSearch{Columns: []numericColumn{y}, Position: share}
 }
 
 // seeks returns the search for the scales of columns that have none, but for that of a target whose unit an option
@@ -162,7 +163,7 @@ func (p *problem) seeks() scaleSearch {
 // findsTargetScale reports whether the fit is about a target in a scale that it finds.
 func findsTargetScale(f fit) bool {
 	s, ok := f.(standardised)
-	return ok && slices.ContainsFunc(s.Scales.Columns, func(c numeric) bool { return c.column == targetColumn })
+	return ok && slices.ContainsFunc(s.Scales.Columns, func(c numericColumn) bool { return c.column == targetColumn })
 }
 
 // finds says which units of columns a fit looks for where none is registered: public facts.
@@ -170,7 +171,7 @@ type finds struct{ scales, centres bool }
 
 func findsOf(f fit) finds {
 	s, _ := f.(standardised)
-	return finds{len(s.Scales.Columns) > 0, slices.ContainsFunc(s.Centres.Columns, func(c numeric) bool { return c.zero == 0 })}
+	return finds{len(s.Scales.Columns) > 0, slices.ContainsFunc(s.Centres.Columns, func(c numericColumn) bool { return c.zero == 0 })}
 }
 
 // withoutStandardising returns the fit that a fit makes on its columns, and the noise multiplier that it has there.
@@ -315,9 +316,9 @@ func inUnit(f fit, y float64) fit {
 
 // placement releases both histograms of columns, the first alone where detail is nil, and returns the centers and scales
 // that they show, in scaled units; nil if no column is to be moved. Where the first moves no column there is no second.
-func placement(x Data, columns []numeric, position, detail mechanism, src *mech.Source) *Scaled {
+func placement(x Data, columns []numericColumn, position, detail mechanism, src *mech.Source) *Scaled {
 	moved := Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
-	var near []numeric
+	var near []numericColumn
 	first, longest := positionBins, longestInterval
 	if detail == nil {
 		first, longest = targetBins, longestOfTarget
@@ -350,7 +351,7 @@ func placement(x Data, columns []numeric, position, detail mechanism, src *mech.
 
 // refinePositions releases the second histogram and moves columns to where it shows their values, or back where these
 // do not lie together. It reports whether a column is still moved.
-func (a *Scaled) refinePositions(x Data, near []numeric, detail mechanism, src *mech.Source) (some bool) {
+func (a *Scaled) refinePositions(x Data, near []numericColumn, detail mechanism, src *mech.Source) (some bool) {
 	for k, counts := range countColumns(x, detailBins, near, a, detail, src) {
 		centre, scale := a.of(near[k])
 		if !counts.together() {
@@ -366,7 +367,7 @@ func (a *Scaled) refinePositions(x Data, near []numeric, detail mechanism, src *
 }
 
 // of returns the center and the scale of a column.
-func (a *Scaled) of(c numeric) (centre, scale *float64) {
+func (a *Scaled) of(c numericColumn) (centre, scale *float64) {
 	if c.column == targetColumn {
 		return &a.CentreY, &a.Y
 	}
@@ -396,13 +397,13 @@ type positionCounts struct {
 
 // countColumns releases the histogram of columns less their centers, or, where these are nil, of the binary
 // logarithms of the sizes of their values. A record of several rows counts with its first.
-func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise mechanism, src *mech.Source) (counts []positionCounts) {
+func countColumns(x Data, bins mech.Bins, of []numericColumn, centres *Scaled, noise mechanism, src *mech.Source) (counts []positionCounts) {
 	seen := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, len(of))}
 	if x.Pushdown != nil {
 		seen.total = x.Pushdown.queryPositions(x.N, bins, of, centres)
 	} else {
 		x.pass(func() func(int, Data) {
-			h, rows, ones, starts := seen.fork(), columns(len(of), blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
+			h, rows, ones, starts := seen.fork(), newColumns(len(of), blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
 			return func(_ int, b Data) {
 				starts = b.starts(starts)
 				given := firstRows(rows, b.N)
@@ -423,7 +424,7 @@ func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise m
 
 // writePositions writes what countColumns counts of a column: one number for each record, NaN unless the value is
 // finite.
-func writePositions(dst []float64, b Data, c numeric, centres *Scaled, starts []int) {
+func writePositions(dst []float64, b Data, c numericColumn, centres *Scaled, starts []int) {
 	column, centre := b.Y, 0.0
 	if c.column != targetColumn {
 		column = b.X[c.column]
@@ -446,7 +447,7 @@ func writePositions(dst []float64, b Data, c numeric, centres *Scaled, starts []
 }
 
 // queryPositions counts in the database, by one pass for each column, what countColumns counts.
-func (x *Pushdown) queryPositions(n int, bins mech.Bins, columns []numeric, centres *Scaled) *mech.Histogram {
+func (x *Pushdown) queryPositions(n int, bins mech.Bins, columns []numericColumn, centres *Scaled) *mech.Histogram {
 	edges := make([]float64, 2*bins.Half-1)
 	for k := range edges {
 		edges[k] = float64(k+1-bins.Half) * bins.Width
@@ -500,5 +501,5 @@ func (c positionCounts) interval(longest float64) (low, high float64, ok bool) {
 // that be seen.
 func (c positionCounts) together() bool {
 	far, sd := c.noisy[0]+c.noisy[len(c.noisy)-1], math.Sqrt2*c.sd
-	return far < clampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd) && slices.Max(c.noisy) <= maxInOneBin*c.rows
+	return far < numeric.ClampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd) && slices.Max(c.noisy) <= maxInOneBin*c.rows
 }

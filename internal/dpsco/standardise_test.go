@@ -20,24 +20,24 @@ import (
 )
 
 // centres is the search for these columns by both histograms.
-func centres(columns []numeric) centreSearch {
+func centres(columns []numericColumn) centreSearch {
 	return centreSearch{columns, positionShare, detailShare}
 }
 
 // standardisedFits are fits on standardised columns of a shape: the one with a target has it moved, too.
 func standardisedFits(s Shape) map[string]standardised {
-	var of []numeric
+	var of []numericColumn
 	for j := range s.Columns() {
-		of = append(of, numeric{column: j})
+		of = append(of, numericColumn{column: j})
 	}
 	ball := prox.L2Ball{Radius: 10}
 	descent := Descent{Loss: loss.Squared{}, Psi: ball, Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 3, Rate: .1}}
 	return map[string]standardised{
-		"descent":       {Fit: descent, Centres: centreSearch{Columns: []numeric{{column: targetColumn}}, Position: targetShare}},
-		"Huber descent": {Fit: Centred{Descent: Descent{Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: 1}, Solver: descent.Solver}, Bound: 2, Ratio: 1}, Centres: centreSearch{Columns: []numeric{{column: targetColumn}}, Position: targetShare}},
-		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numeric{column: targetColumn}))},
+		"descent":       {Fit: descent, Centres: centreSearch{Columns: []numericColumn{{column: targetColumn}}, Position: targetShare}},
+		"Huber descent": {Fit: Centred{Descent: Descent{Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: 1}, Solver: descent.Solver}, Bound: 2, Ratio: 1}, Centres: centreSearch{Columns: []numericColumn{{column: targetColumn}}, Position: targetShare}},
+		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: targetColumn}))},
 		"labels":        {Fit: Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
-		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numeric{column: targetColumn, unit: true}))},
+		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: targetColumn, unit: true}))},
 		"counts":        {Fit: Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
 	}
 }
@@ -224,11 +224,11 @@ func TestColumnsThatLieTogetherAreMoved(t *testing.T) {
 		"far out": {func(r *rand.Rand) float64 { return 2000 + 0.01*r.NormFloat64() }, 0, 0, 0},
 	} {
 		r := rand.New(rand.NewPCG(7, 7))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}
-		got := look(t, standardised{Centres: centres([]numeric{{column: 0, zero: c.zero}})}, x.Shape, 4, x)
+		got := look(t, standardised{Centres: centres([]numericColumn{{column: 0, zero: c.zero}})}, x.Shape, 4, x)
 		switch {
 		case got == nil && c.scale != 0 || got != nil && c.scale == 0:
 			t.Errorf("%s: %+v", name, got)
@@ -307,7 +307,7 @@ func TestDescentsLookWhereTheirTargetLies(t *testing.T) {
 func TestDescentsFindATargetFarFromZero(t *testing.T) {
 	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{}} {
 		r := rand.New(rand.NewPCG(3, 8))
-		x := Data{Shape: Shape{N: 3000, D: 6, Intercept: true}, X: columns(5, 3000), Y: make([]float64, 3000)}
+		x := Data{Shape: Shape{N: 3000, D: 6, Intercept: true}, X: newColumns(5, 3000), Y: make([]float64, 3000)}
 		mean, variance := 0.0, 0.0
 		for i := range x.Y {
 			x.Y[i] = 7.5
@@ -345,7 +345,7 @@ func TestDescentsFindATargetFarFromZero(t *testing.T) {
 // is found as where nobody looks (-0.90 of -1). In a unit as small as the bin of that value it was -0.11. Seeds are fixed.
 func TestDescentsSeeBesideAnAtom(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 8))
-	x := Data{Shape: Shape{N: 3000, D: 6, Intercept: true}, X: columns(5, 3000), Y: make([]float64, 3000)}
+	x := Data{Shape: Shape{N: 3000, D: 6, Intercept: true}, X: newColumns(5, 3000), Y: make([]float64, 3000)}
 	for i := range x.Y {
 		for j := range x.X {
 			x.X[j][i] = r.NormFloat64()
@@ -369,7 +369,7 @@ func TestDescentsKeepTheirDelta(t *testing.T) {
 	const n = 4000
 	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{Delta: 0.2}} {
 		r := rand.New(rand.NewPCG(4, 9))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
 		for i := range x.Y {
 			x.X[0][i], x.Y[i] = r.NormFloat64(), 1+0.02*r.NormFloat64()
 			if i%10 == 0 {
@@ -377,7 +377,7 @@ func TestDescentsKeepTheirDelta(t *testing.T) {
 			}
 		}
 		descent := Descent{Loss: l, Psi: prox.L2Ball{Radius: 10}, Mean: mean.Clip{Norm: 50}, Solver: solve.GD{Steps: 400, Rate: 0.5}}
-		p := standardisedPlan(t, standardised{Fit: descent, Centres: centreSearch{Columns: []numeric{{column: targetColumn}}, Position: targetShare}}, x.Shape, 0.01)
+		p := standardisedPlan(t, standardised{Fit: descent, Centres: centreSearch{Columns: []numericColumn{{column: targetColumn}}, Position: targetShare}}, x.Shape, 0.01)
 		got, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
 		if err != nil {
 			t.Fatal(err)
@@ -414,7 +414,7 @@ func TestStandardisedFitsCostWhatTheyRelease(t *testing.T) {
 func TestTheBallKeepsItsUnit(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(9, 9))
-	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: columns(3, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: newColumns(3, n), Y: make([]float64, n)}
 	for i := range n {
 		x.Y[i] = 0.97 + 0.005*r.NormFloat64()
 		for j := range x.X {
@@ -473,7 +473,7 @@ func TestHowOftenACentreIsMissed(t *testing.T) {
 	}
 	for _, n := range tables {
 		r := rand.New(rand.NewPCG(uint64(n), 5))
-		x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: columns(4, n), Y: make([]float64, n)}
+		x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
 		for i := range x.Y {
 			x.X[0][i], x.X[1][i], x.X[2][i], x.X[3][i] = math.Floor(2005+20*r.Float64()), 20+50*r.Float64(), 1000*math.Exp(r.NormFloat64()), float64(r.IntN(2))
 			x.Y[i] = 9000 + 40*(x.X[0][i]-2015) + 5*x.X[1][i] + 200*r.NormFloat64()

@@ -86,7 +86,7 @@ func ran(t *testing.T, a Algorithm, x Data) (took taking) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := columns(2*StreamColumns, x.N)
+	made := newColumns(2*StreamColumns, x.N)
 	x.Make = func(n int) []float64 {
 		took.columns++
 		return made[took.columns-1][:n]

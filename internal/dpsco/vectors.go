@@ -2,8 +2,8 @@ package dpsco
 
 import "math"
 
-// columns makes d columns of n zeros.
-func columns(d, n int) [][]float64 {
+// newColumns makes d columns of n zeros.
+func newColumns(d, n int) [][]float64 {
 	x := make([][]float64, d)
 	for j := range x {
 		x[j] = make([]float64, n)

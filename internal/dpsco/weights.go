@@ -96,7 +96,7 @@ func (w *weighing) rows(b Data) mech.Rows {
 		return mech.Rows{X: b.X, Intercept: b.Intercept}
 	}
 	if w.x == nil {
-		w.x = columns(b.D, blockRows)
+		w.x = newColumns(b.D, blockRows)
 	}
 	x := firstRows(w.x, len(b.Y))
 	stored := x[b.D-len(b.X):]

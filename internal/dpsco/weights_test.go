@@ -22,7 +22,7 @@ import (
 // from 0 to 4, which the features tell in part.
 func weightedLaw(model string, n int, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 17))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n), Weight: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n), Weight: make([]float64, n)}
 	for i := range n {
 		a, b := r.NormFloat64(), r.NormFloat64()
 		x.X[0][i], x.X[1][i] = a, b
@@ -430,7 +430,7 @@ func distance(v, w []float64) float64 {
 func TestLabelsFindALevelFarFromTheirOffsets(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(13, 8))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n), Offset: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n), Offset: make([]float64, n)}
 	for i := range n {
 		x.X[0][i] = r.NormFloat64()
 		z := 0.5*x.X[0][i] + 0.3*r.NormFloat64()
@@ -638,7 +638,7 @@ func TestWeightsFarBelowTheLargestOne(t *testing.T) {
 			missed := 0.0
 			for seed := range uint64(6) {
 				r := rand.New(rand.NewPCG(seed, 19))
-				x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: intercept}, X: columns(2, 20_000), Y: make([]float64, 20_000), Weight: repeat(0.01, 20_000)}
+				x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: intercept}, X: newColumns(2, 20_000), Y: make([]float64, 20_000), Weight: repeat(0.01, 20_000)}
 				for i := range x.Y {
 					x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 					switch z := truth[0]*x.X[0][i] + truth[1]*x.X[1][i]; {

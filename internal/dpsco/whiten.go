@@ -3,9 +3,9 @@ package dpsco
 import (
 	"context"
 	"math"
-	"slices"
 
-	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
 
@@ -42,15 +42,15 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 		sums:       a.Descent.sums(),
 		passes:     1 + a.Descent.passes(s, estimators),
 		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-			p := newWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
-			x = x.times(p.matrix)
+			p := linalg.NewWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
+			x = x.times(p.Matrix)
 			inner := a.Descent
-			inner.Psi = p.metric(inner.Psi)
+			inner.Psi = p.Metric(inner.Psi)
 			u, err := inner.solve(ctx, x, estimators, src)
 			if err != nil {
 				return nil, err
 			}
-			return p.apply(u), nil
+			return p.Apply(u), nil
 		}),
 	}, nil
 }
@@ -88,50 +88,6 @@ func momentFloor(c mech.MomentContract, noise mech.Gaussian) float64 {
 	return max(2*sigma*math.Sqrt(float64(c.D)), 0.02)
 }
 
-// whitener is P = V diag(values) V', V orthogonal.
-type whitener struct {
-	matrix  *mat.SymDense
-	vectors *mat.Dense
-	values  []float64
-}
-
-// newWhitener returns H^(-1/2) with the eigenvalues of H raised to floor, and to their numerical accuracy.
-// It exists for every H: if the eigenvalues are not found, H counts as 0.
-func newWhitener(h *mat.SymDense, floor float64) whitener {
-	d := h.SymmetricDim()
-	var eigen mat.EigenSym
-	if !eigen.Factorize(h, true) {
-		h = mat.NewSymDense(d, nil)
-		eigen.Factorize(h, true)
-	}
-	w := whitener{matrix: mat.NewSymDense(d, nil), vectors: new(mat.Dense), values: eigen.Values(nil)} // ascending
-	eigen.VectorsTo(w.vectors)
-	floor = max(floor, 1e-15*w.values[d-1])
-	for k, v := range w.values {
-		w.values[k] = 1 / math.Sqrt(max(v, floor))
-		w.matrix.SymRankOne(w.matrix, w.values[k], w.vectors.ColView(k))
-	}
-	return w
-}
-
-// atScales corrects the whitener of second moments that were multiplied by the square of longer to make up
-// for shortened rows. The factor is right in directions in which such rows are long. In the others the
-// moment becomes 1, the value at the registered scales, or its value before the multiplication if that is
-// larger, but not more than it is.
-func (w whitener) atScales(longer float64) whitener {
-	values, most := slices.Clone(w.values), 1/square(w.values[len(w.values)-1])
-	for k, v := range values {
-		if moment := 1 / (v * v); moment < longDirection*most {
-			values[k] = 1 / math.Sqrt(min(moment, max(1, moment/square(longer))))
-		}
-	}
-	return whitener{w.matrix, w.vectors, values}
-}
-
-// longDirection is the least second moment of a direction in which long rows are long, as a fraction of the
-// largest.
-const longDirection = 0.05
-
 // rareShare is the mean square, in scale units, below which a feature may be 0 except for a few rows, as
 // flags and levels are.
 const rareShare = 0.25
@@ -141,14 +97,14 @@ const rareShare = 0.25
 // such rows are no longer than others; lengths is the histogram of those lengths. A feature is included
 // only if enough visible rows are as long as the constant and one feature at its scale. Moments below
 // hidden are noise.
-func rareLengths(moments *mat.SymDense, hidden float64, lengths *magnitudes, intercept bool) (rare []float64) {
+func rareLengths(moments *mat.SymDense, hidden float64, lengths *magnitude.Histogram, intercept bool) (rare []float64) {
 	first := 0
 	if intercept {
 		first = 1
 	}
-	long := 1 - lengths.below(math.Sqrt(float64(first+1)))
+	long := 1 - lengths.Below(math.Sqrt(float64(first+1)))
 	for j := first; j < moments.SymmetricDim(); j++ {
-		share := max(moments.At(j, j), hidden, minEigenvalue)
+		share := max(moments.At(j, j), hidden, linalg.MinEigenvalue)
 		if share < rareShare && share < 2*long {
 			rare = append(rare, 1/math.Sqrt(share))
 		}
@@ -165,41 +121,6 @@ func excessOfRare(rare []float64, bound float64) (excess float64) {
 	return excess
 }
 
-// inverse is the whitener whose matrix is P^-1.
-func (w whitener) inverse() whitener {
-	v := whitener{mat.NewSymDense(len(w.values), nil), w.vectors, slices.Clone(w.values)}
-	for k, value := range w.values {
-		v.values[k] = 1 / value
-		v.matrix.SymRankOne(v.matrix, v.values[k], v.vectors.ColView(k))
-	}
-	return v
-}
-
-// apply returns P u.
-func (w whitener) apply(u []float64) []float64 {
-	v := mat.NewVecDense(len(u), nil)
-	v.MulVec(w.matrix, mat.NewVecDense(len(u), u))
-	return v.RawVector().Data
-}
-
-// gain is V diag(keeps) V' P^2: the matrix from a gradient to a step with the given shrinkage factors by
-// direction.
-func (w whitener) gain(keeps []float64) *mat.SymDense {
-	g := mat.NewSymDense(len(keeps), nil)
-	for k, v := range w.values {
-		g.SymRankOne(g, keeps[k]*v*v, w.vectors.ColView(k))
-	}
-	return g
-}
-
-// metric returns u -> psi(P u).
-func (w whitener) metric(psi prox.Operator) prox.Operator {
-	if psi == (prox.Zero{}) {
-		return psi
-	}
-	return prox.NewMetric(psi, w.vectors, w.values)
-}
-
 // times returns the rows P x, overwriting x; the constant becomes a column.
 func (x Data) times(p mat.Matrix) Data {
 	if x.Pushdown != nil {
@@ -212,7 +133,7 @@ func (x Data) times(p mat.Matrix) Data {
 		shiftBy(x.X[0], -1)
 	}
 	x.flat().blocks(func() func(int, Data) {
-		buffer, old := columns(x.D, blockRows), make([][]float64, x.D)
+		buffer, old := newColumns(x.D, blockRows), make([][]float64, x.D)
 		return func(_ int, b Data) {
 			for j, column := range b.X {
 				old[j] = append(buffer[j][:0], column...)
@@ -224,6 +145,3 @@ func (x Data) times(p mat.Matrix) Data {
 	})
 	return x
 }
-
-// minEigenvalue is a lower bound for eigenvalues of second moments wherever they are divisors.
-const minEigenvalue = 1e-6

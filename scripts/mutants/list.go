@@ -5,9 +5,9 @@ package main
 var mutants = []mutant{
 	// Errors that earlier versions of the tests did not detect.
 	{"objective perturbation runs at twice the epsilon charged", "internal/dpsco/l1.go",
-		`objpert.Params{Epsilon: below(epsilon)`, `objpert.Params{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
+		`objpert.Params{Epsilon: justBelow(epsilon)`, `objpert.Params{Epsilon: 2 * justBelow(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
 	{"the exponential mechanism runs at twice the epsilon charged", "internal/dpsco/l1.go",
-		`expmech.Params{Epsilon: below(epsilon)`, `expmech.Params{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
+		`expmech.Params{Epsilon: justBelow(epsilon)`, `expmech.Params{Epsilon: 2 * justBelow(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
 	{"the leverage limit follows the mean row length", "internal/dpsco/oracle.go",
 		"	weights := x.newColumn(x.N)\n", "	weights := x.newColumn(x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
 		[]tests{{"./internal/dpsco", "TestReplaysOfLognormalTables"}}},
@@ -39,14 +39,14 @@ var mutants = []mutant{
 			return nil, err
 		}
 		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
-`, `	all := newWhitener(exactMoments(x), 1e-6)
-	x = x.times(all.matrix)
+`, `	all := linalg.NewWhitener(exactMoments(x), 1e-6)
+	x = x.times(all.Matrix)
 	points := make([][]float64, 0, a.Blocks)
 	for _, rows := range mech.NewPermutation(x.N, src).Blocks(a.Blocks) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		points = append(points, all.apply(exact(a.Loss, all.metric(a.Psi), x.pick(rows))))
+		points = append(points, all.Apply(exact(a.Loss, all.Metric(a.Psi), x.pick(rows))))
 `, []tests{{"./internal/dpsco", "TestANeighbourChangesOneBlocksFit"}}},
 	{"uniform integers are not rejected", "internal/mech/source.go",
 		"	if lo < n {\n", "	if lo < 0 {\n", []tests{{"./internal/mech", "TestUniformIntegersAreUniform"}, {"./internal/mech", "TestUniformIntegersReject"}}},
@@ -369,16 +369,16 @@ var mutants = []mutant{
 	{"joint moments: what is kept tells the noise of the inner sum alone", "internal/dpsco/joint_cuts.go",
 		`math.Hypot(noise*(1/c.uncut-m.keep*inflation), m.keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
 
-	{"joint moments: nothing says how far rows are shortened", "internal/dpsco/magnitudes.go",
+	{"joint moments: nothing says how far rows are shortened", "internal/dpsco/magnitude/histogram.go",
 		"typical > tooLong*bound", "typical > 1e9*tooLong*bound", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
-	{"joint moments: one long row in three passes for all", "internal/dpsco/magnitudes.go",
-		"all.quantile(1 - 0.5/all.counted)", "all.quantile(0.67)", []tests{{"./internal/dpsco", "TestLengthsSayHowFar"}}},
+	{"joint moments: one long row in three passes for all", "internal/dpsco/magnitude/histogram.go",
+		"all.Quantile(1 - 0.5/all.counted)", "all.Quantile(0.67)", []tests{{"./internal/dpsco/magnitude", "TestLengthsSayHowFar"}}},
 	{"joint moments: intervals are where rows are far too long for their scales", "internal/dpsco/joint_intervals.go",
 		"case f.tooLong:", "case f.tooLong && f.n < 0:", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
 	{"newton: intervals are where rows are far too long for their scales", "internal/dpsco/newton_intervals.go",
 		"case f.tooLong:", "case f.tooLong && f.n < 0:", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
-	{"joint moments: all directions are as long as the longest", "internal/dpsco/whiten.go",
-		"moment < longDirection*most", "moment < 0*most", []tests{{"./internal/dpsco", "TestLengthsSayHowFar"}}},
+	{"joint moments: all directions are as long as the longest", "internal/dpsco/linalg/whitener.go",
+		"moment < longDirection*most", "moment < 0*most", []tests{{"./internal/dpsco/linalg", "TestShortDirections"}}},
 
 	// Standardised columns.
 	{"standardised: the second histogram is not charged", "internal/dpsco/standardise.go",
@@ -438,7 +438,7 @@ var mutants = []mutant{
 	{"staged: the histogram of sizes is not charged", "internal/dpsco/l1_staged_shares.go",
 		"e = append(e, privacy.Pure{Epsilon: p.scales})", "e = append(e, privacy.Pure{Epsilon: p.scales}, privacy.Pure{Epsilon: p.scales})[:0]", []tests{{"./internal/dpsco", "TestMediansThatFindScalesReplay"}}},
 	{"staged: sizes with half of the noise", "internal/dpsco/l1_staged_fit.go",
-		"mech.Laplace{Epsilon: below(f.shares.scales)}, src", "mech.Laplace{Epsilon: 2 * below(f.shares.scales)}, src", []tests{{"./internal/dpsco", "TestMediansThatFindScalesReplay"}}},
+		"mech.Laplace{Epsilon: justBelow(f.shares.scales)}, src", "mech.Laplace{Epsilon: 2 * justBelow(f.shares.scales)}, src", []tests{{"./internal/dpsco", "TestMediansThatFindScalesReplay"}}},
 	{"staged: what sizes cost is left to the last fit as well", "internal/dpsco/l1_staged_shares.go",
 		"p.last = left - p.position", "p.last = epsilon - p.position", []tests{{"./internal/dpsco", "TestStagedSharesAddUp"}}},
 	{"standardised: a column is moved to where its first row is", "internal/dpsco/standardise.go",
@@ -448,7 +448,7 @@ var mutants = []mutant{
 	{"standardised: columns that are mostly one value are moved", "internal/dpsco/standardise.go",
 		"slices.Max(c.noisy) <= maxInOneBin*c.rows", "slices.Max(c.noisy) <= 2*c.rows", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
 	{"standardised: columns of which a part is far away are moved", "internal/dpsco/standardise.go",
-		"far < clampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd)", "far < 1e9*sd", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
+		"far < numeric.ClampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd)", "far < 1e9*sd", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
 	{"standardised: the ball is in units of a moved target", "internal/dpsco/standardise.go",
 		"moved != nil && moved.Y != 1", "moved != nil && moved.Y == 0", []tests{{"./internal/dpsco", "TestTheBallKeepsItsUnit"}}},
 	{"standardised: a database moves columns elsewhere", "internal/dpsco/standardise.go",
@@ -464,7 +464,7 @@ var mutants = []mutant{
 	{"newton: steps of labels with offsets are no longer than others", "internal/dpsco/newton_recipe.go",
 		"logisticCurve{offset: p.Offset != \"\"}", "logisticCurve{}", []tests{{"./internal/dpsco", "TestLabelsFindALevelFarFromTheirOffsets"}}},
 	{"newton: rows far beyond the hidden tail do not count against a smaller delta", "internal/dpsco/newton_narrow.go",
-		" + residuals.farther(delta, f.delta)", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
+		" + residuals.Farther(delta, f.delta)", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
 		`r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])`, `r.scoreNoise[t], r.curvatureNoise[t] = part(4*share.scores[t]), part(share.curvatures[t])`, []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},
 	{"newton: a histogram is not charged", "internal/dpsco/newton.go",
@@ -486,13 +486,13 @@ var mutants = []mutant{
 	{"newton: an empty shell makes no numbers of intervals", "internal/dpsco/newton_shells.go",
 		"if taken == 0 {", "if taken < 0 {", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
 	{"newton: intervals take rows of a bin to be at its middle", "internal/dpsco/newton_fit.go",
-		"f.scores, f.lengths = f.scores.withSpreadBins(), f.lengths.withSpreadBins()", "f.scores, f.lengths = f.scores.beyond(0), f.lengths.beyond(0)", []tests{{"./internal/dpsco", "TestIntervalsReadSpreadBins"}}},
+		"f.scores, f.lengths = f.scores.WithSpreadBins(), f.lengths.WithSpreadBins()", "f.scores, f.lengths = f.scores.Beyond(0), f.lengths.Beyond(0)", []tests{{"./internal/dpsco", "TestIntervalsReadSpreadBins"}}},
 	{"newton: rows that are certainly there pull no more than others", "internal/dpsco/newton_intervals.go",
 		"return taken * max(part, partBeyond", "return taken * max(part, 0*partBeyond", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
-	{"newton: rows that noise hides are not far away", "internal/dpsco/magnitudes.go",
-		"excess += rows * max(0, size-cut)", "excess += 0 * max(0, size-cut)", []tests{{"./internal/dpsco", "TestHiddenRowsAreAsFarAway"}}},
+	{"newton: rows that noise hides are not far away", "internal/dpsco/magnitude/tails.go",
+		"excess += rows * max(0, size-cut)", "excess += 0 * max(0, size-cut)", []tests{{"./internal/dpsco/magnitude", "TestHiddenRowsAreAsFarAway"}}},
 	{"newton: lengths of the first pass are those of shortened rows", "internal/dpsco/newton_first.go",
-		"f.firstScore = score * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound)))", "f.firstScore = f.rescale / math.Sqrt(f.mean) * min(1, whole)", []tests{{"./internal/dpsco", "TestFarRowsAreAsFarAway"}}},
+		"f.firstScore = score * math.Sqrt(whole/(whole-lengths.ExcessSquare(f.Bound)))", "f.firstScore = f.rescale / math.Sqrt(f.mean) * min(1, whole)", []tests{{"./internal/dpsco", "TestFarRowsAreAsFarAway"}}},
 	{"newton: intervals are where the coefficients are", "internal/dpsco/newton_intervals.go",
 		`slices.Clone(f.centre)), x.factor, middle)`, `slices.Clone(f.centre)), 0, middle)`, []tests{{"./internal/dpsco", "TestIntervalsMoveToward"}}},
 	{"newton: intervals of counts that a few long rows carry", "internal/dpsco/newton_intervals.go",
@@ -509,14 +509,14 @@ var mutants = []mutant{
 		"if c.isFlag(f) {", "if c.isFlag(f) && f == \"\" {", []tests{{"./tests", "TestAFeatureThatNoiseHides"}}},
 	{"hidden directions leave the constant an interval", "internal/dpsco/result.go",
 		"|| j == 0 && r.Intercept)", "|| j == 0 && r.Cut)", []tests{{"./internal/dpsco", "TestAHiddenDirectionNames"}}},
-	{"score: heavy tails have no intervals, however much is seen of them", "internal/dpsco/magnitudes.go",
+	{"score: heavy tails have no intervals, however much is seen of them", "internal/dpsco/magnitude/tails.go",
 		"if seenAlone*of.sd <= coarseNoise*of.rows {", "if seenAlone*of.sd <= 0*of.rows {", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
-	{"score: heavy tails have intervals where next to nothing is seen of them", "internal/dpsco/magnitudes.go",
+	{"score: heavy tails have intervals where next to nothing is seen of them", "internal/dpsco/magnitude/tails.go",
 		"if seenAlone*of.sd <= coarseNoise*of.rows {", "if seenAlone*of.sd <= 1e9*of.rows {", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
 	{"score: a target that noise hides is of size 1", "internal/dpsco/score_rows.go",
 		"m.unknown = m.TargetUnscaled && !seen;", "m.unknown = false;", []tests{{"./internal/dpsco", "TestScoresOfWhatIsRareCover"}}},
 	{"score: squares of the heaviest tails have intervals", "internal/dpsco/score_metrics.go",
-		"fine: 2}", "fine: 0}", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
+		"Fine: 2}", "Fine: 0}", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
 	{"joint: a direction that few rows tell about has intervals", "internal/dpsco/joint_intervals.go",
 		"return max(f.floored, f.shortenedCount)", "return f.floored", []tests{{"./internal/dpsco", "TestARareFlagWithALargeEffect"}}},
 	{"newton: counts beside zeros are as large as their scale", "internal/dpsco/newton_poisson.go",
@@ -532,7 +532,7 @@ var mutants = []mutant{
 	{"newton: limits of counts go by scores", "internal/dpsco/newton_limits.go",
 		`limit = max(limit, f.cheapLimit(z))`, `limit = max(limit, 0*z)`, []tests{{"./internal/dpsco", "TestWeightsOfCountsAreKnown"}}},
 	{"newton: heavy scores of labels tell their noise", "internal/dpsco/newton_noise.go",
-		`f.missing(expected) > maxToldMissingOfLabels`, `f.missing(expected) > 1e9`, []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
+		`f.missing(expectedTail) > maxToldMissingOfLabels`, `f.missing(expectedTail) > 1e9`, []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
 	{"newton: heavy counts tell their noise", "internal/dpsco/newton_noise.go",
 		`(f.bends() || f.cutsMove())`, `f.bends()`, []tests{{"./internal/dpsco", "TestHeavyCountsDoNotTell"}}},
 	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
@@ -549,9 +549,9 @@ var mutants = []mutant{
 	}
 `, []tests{{"./internal/dpsco", "TestNewtonReplays$"}}},
 	{"newton: rows of a bin are at its middle in the choice of delta", "internal/dpsco/newton_narrow.go",
-		"	residuals = residuals.withSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it\n", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
+		"	residuals = residuals.WithSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it\n", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
 	{"newton: nearly redundant features count as far as noise allows", "internal/dpsco/newton_start.go",
-		"if w.values[k] < 1/math.Sqrt(s.noiseFloor) {", "if true {", []tests{{"./internal/dpsco", "TestHiddenDirectionsOfRedundantFeatures"}}},
+		"if w.Values[k] < 1/math.Sqrt(s.noiseFloor) {", "if true {", []tests{{"./internal/dpsco", "TestHiddenDirectionsOfRedundantFeatures"}}},
 	{"newton: the sizes of counts are not charged", "internal/dpsco/newton.go",
 		"		noises = append(noises, r.targetNoise)\n", "", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: the sizes of counts have half of their noise", "internal/dpsco/newton_first.go",
@@ -571,7 +571,7 @@ var mutants = []mutant{
 	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
 		`g.noises[centreRelease].Release(total`, `mech.Gaussian{NoiseMultiplier: g.noises[centreRelease].(mech.Gaussian).NoiseMultiplier / 2}.Release(total`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"score: the rate is the table's own", "internal/dpsco/score_counts.go",
-		`	m.centre, m.rateDoubt = m.rate(rows, m.targets.edge(), src)`, `	m.centre, m.rateDoubt = m.rate(rows, m.targets.edge(), src)
+		`	m.centre, m.rateDoubt = m.rate(rows, m.targets.Edge(), src)`, `	m.centre, m.rateDoubt = m.rate(rows, m.targets.Edge(), src)
 	if y := rows.Y[0]; y > 0 && y < 1e9 {
 		m.centre *= 1 + y
 	}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
@@ -593,13 +593,13 @@ var mutants = []mutant{
 	{"weights: rows are bounded by their own, which may depend on the target", "internal/dpsco/newton_rows.go",
 		"bounding := max(common, v)", "bounding := v", []tests{{"./internal/dpsco", "TestWeightsMayDependOnTheTarget"}}},
 	{"weights: without an intercept all may be the largest", "internal/dpsco/newton_first.go",
-		"mean = min(1, max(f.firstLengths.excessSquare(0)/f.d, minWeight))", "mean = 1", []tests{{"./internal/dpsco", "TestWeightsFarBelowTheLargestOne"}}},
+		"mean = min(1, max(f.firstLengths.ExcessSquare(0)/f.d, minWeight))", "mean = 1", []tests{{"./internal/dpsco", "TestWeightsFarBelowTheLargestOne"}}},
 	{"joint: whatever noise may hide withholds intervals of targets near 0", "internal/dpsco/joint_intervals.go",
 		"rows > hiddenTargets*f.larger", "rows > 0", []tests{{"./internal/dpsco", "TestCountsAtALargeScaleHaveIntervals"}}},
 	{"weights: curvatures have the bounding weight", "internal/dpsco/newton_rows.go",
 		"return r.own[i]", "return 1", []tests{{"./internal/dpsco", "TestWeightsMayDependOnTheTarget"}}},
 	{"weights: the level is taken for that of rows without", "internal/dpsco/joint_fit.go",
-		`if !f.weighted && f.residuals.usable() == 1 {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheInterceptIsWeighted"}}},
+		`if !f.weighted && f.residuals.Usable() == 1 {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheInterceptIsWeighted"}}},
 	{"weights: batches have those of other rows", "internal/dpsco/oracle.go",
 		"		gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
 	{"weights: medians have weights of the target alone", "internal/dpsco/weights.go",
@@ -637,7 +637,7 @@ var mutants = []mutant{
 	{"staged: the positions of columns are not charged", "internal/dpsco/l1_staged_shares.go",
 		"e = append(e, privacy.Pure{Epsilon: p.position}, privacy.Pure{Epsilon: p.detail})", "e = append(e, privacy.Pure{Epsilon: p.detail})", []tests{{"./internal/dpsco", "TestStagedSharesAddUp|TestReplaysOfPlacedMedians$"}}},
 	{"staged: the positions of columns at twice their epsilon", "internal/dpsco/l1_staged_fit.go",
-		"mech.Laplace{Epsilon: below(f.shares.position)}", "mech.Laplace{Epsilon: 2 * f.shares.position}", []tests{{"./internal/dpsco", "TestReplaysOfPlacedMedians$"}}},
+		"mech.Laplace{Epsilon: justBelow(f.shares.position)}", "mech.Laplace{Epsilon: 2 * f.shares.position}", []tests{{"./internal/dpsco", "TestReplaysOfPlacedMedians$"}}},
 	{"staged: a column is moved to where its first row is", "internal/dpsco/l1_staged_fit.go",
 		"if moved != nil {\n\t\tmoved.scale(x)", "if moved != nil {\n\t\tmoved.CentreX[0] = x.X[0][0]\n\t\tmoved.scale(x)", []tests{{"./internal/dpsco", "TestReplaysOfPlacedMedians$"}}},
 	{"staged: the last fit has the share of positions too", "internal/dpsco/l1_staged_shares.go",
@@ -655,14 +655,14 @@ var mutants = []mutant{
 	{"staged: the rough fit at twice its epsilon", "internal/dpsco/l1_staged_fit.go",
 		`f.perturbation(f.shares.rough, roughSmoothing*weight,`, `f.perturbation(2*f.shares.rough, roughSmoothing*weight,`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the width at twice its epsilon", "internal/dpsco/l1_staged_fit.go",
-		`Quantile{Epsilon: below(f.shares.width)`, `Quantile{Epsilon: 2 * below(f.shares.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`Quantile{Epsilon: justBelow(f.shares.width)`, `Quantile{Epsilon: 2 * justBelow(f.shares.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the shift to the quantile is not charged", "internal/dpsco/l1_staged_shares.go",
 		`p.typicalResidual, p.quantileShift, p.refinement`, `p.typicalResidual, p.refinement`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
 	{"staged: the shift to the quantile is the largest residual", "internal/dpsco/l1_staged_fit.go",
 		`	shift(residuals, -quantileShift, weights)`, `	quantileShift = max(quantileShift, slices.Max(residuals))
 	shift(residuals, -quantileShift, weights)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the shift to the quantile at twice its epsilon", "internal/dpsco/l1_staged_fit.go",
-		`SignedQuantile{Epsilon: below(epsilon)`, `SignedQuantile{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`SignedQuantile{Epsilon: justBelow(epsilon)`, `SignedQuantile{Epsilon: 2 * justBelow(epsilon)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the level of the shift to the quantile follows the table", "internal/dpsco/l1_staged_fit.go",
 		`	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, f.shiftLevel(), f`, `	level := f.shiftLevel()
 	if slices.Max(x.Y) > 2 {
@@ -670,15 +670,15 @@ var mutants = []mutant{
 	}
 	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, level, f`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the shift to the quantile looks for it among any number of rows", "internal/dpsco/l1_staged_shares.go",
-		`	return clampBetween(tau, beyond, 1-beyond)
-}`, `	return clampBetween(tau, 0*beyond, 1)
+		`	return numeric.ClampBetween(tau, beyond, 1-beyond)
+}`, `	return numeric.ClampBetween(tau, 0*beyond, 1)
 }`, []tests{{"./internal/dpsco", "TestShiftLevel"}}},
 	{"staged: light weights count in full for the shift to the quantile", "internal/dpsco/l1_staged_shares.go",
 		`	if weighted || informed`, `	if informed`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
 	{"staged: the refinement at twice its epsilon", "internal/dpsco/l1_staged_fit.go",
 		`f.perturbation(f.shares.refinement.fit, smoothing`, `f.perturbation(2*f.shares.refinement.fit, smoothing`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the smoothing of the refinement at twice its epsilon", "internal/dpsco/l1_staged_fit.go",
-		`below(f.shares.refinement.width)`, `2 * below(f.shares.refinement.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`justBelow(f.shares.refinement.width)`, `2 * justBelow(f.shares.refinement.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the second shift to the quantile has the epsilon of the first", "internal/dpsco/l1_staged_fit.go",
 		`smoothing, f.Tau, f.shares.refinement.shift, src)`, `smoothing, f.Tau, f.shares.quantileShift, src)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the second shift to the quantile is looked for near the target's scale", "internal/dpsco/l1_staged_fit.go",
@@ -688,19 +688,19 @@ var mutants = []mutant{
 	{"staged: the typical residual is not charged", "internal/dpsco/l1_staged_shares.go",
 		`p.units, p.typicalResidual,`, `p.units,`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
 	{"staged: the typical residual at twice its epsilon", "internal/dpsco/l1_staged_fit.go",
-		`below(f.shares.typicalResidual)`, `2 * below(f.shares.typicalResidual)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`justBelow(f.shares.typicalResidual)`, `2 * justBelow(f.shares.typicalResidual)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the refinement is not charged", "internal/dpsco/l1_staged_shares.go",
 		`p.refinement.width, p.refinement.fit, p.refinement.shift,`, `p.refinement.width, p.refinement.shift,`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
 	{"staged: the length of long rows is not charged", "internal/dpsco/l1_staged_shares.go",
 		`p.refinement.shift, p.length, p.width,`, `p.refinement.shift, p.width,`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
 	{"staged: the length of long rows at twice its epsilon", "internal/dpsco/l1_staged.go",
-		`below(f.shares.length)`, `2 * below(f.shares.length)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`justBelow(f.shares.length)`, `2 * justBelow(f.shares.length)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the limit on rows is the length of the longest", "internal/dpsco/l1_staged.go",
 		`f.level = f.levelAt(f.short)
 	return f
 }
 
-// levelAt`, `f.clip = clampBetween(typical*math.Sqrt(slices.Max(lengths)), f.short, f.clip)
+// levelAt`, `f.clip = numeric.ClampBetween(typical*math.Sqrt(slices.Max(lengths)), f.short, f.clip)
 	f.level = f.levelAt(f.short)
 	return f
 }
@@ -712,7 +712,7 @@ var mutants = []mutant{
 		`	weight := f.typicalWeight(t)
 `, `	weight := f.typicalWeight(t)
 	if weights != nil {
-		weight = clampBetween(floats.Sum(weights)/float64(len(weights)), minTypicalWeight, 1)
+		weight = numeric.ClampBetween(floats.Sum(weights)/float64(len(weights)), minTypicalWeight, 1)
 	}
 `, []tests{{"./internal/dpsco", "TestReplaysOfLightWeightsInStages"}}},
 	{"staged: with weights the shift to the quantile is not charged", "internal/dpsco/l1_staged.go",
@@ -736,7 +736,7 @@ var mutants = []mutant{
 	{"signed magnitudes are released twice", "internal/mech/signed_quantile.go",
 		"	clear(m.weights)\n", "", []tests{{"./internal/mech", "TestMisuseOfSignedMagnitudes"}}},
 	{"staged: the second moments are those of the first epsilon", "internal/dpsco/l1_staged_fit.go",
-		`MatrixLaplace{Epsilon: below(epsilon)}`, `MatrixLaplace{Epsilon: below(f.shares.moments[1])}`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`MatrixLaplace{Epsilon: justBelow(epsilon)}`, `MatrixLaplace{Epsilon: justBelow(f.shares.moments[1])}`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: what a rare feature counts for follows from the table", "internal/dpsco/l1_staged_fit.go",
 		`	rare, found := f.rare(t, usable, f.typicalWeight(t))`, `	t.inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), t.inverse)
 	rare, found := f.rare(t, usable, f.typicalWeight(t))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
@@ -755,7 +755,7 @@ var mutants = []mutant{
 	{"second moments with half the noise that is charged", "internal/dpsco/whiten.go",
 		"	sumMoments(x, c).Release(h, noise, src)\n", "	sumMoments(x, c).Release(h, mech.Gaussian{NoiseMultiplier: noise.(mech.Gaussian).NoiseMultiplier / 2}, src)\n", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
 	{"second moments released once more than charged", "internal/dpsco/whiten.go",
-		`p := newWhitener(secondMoments(x, contract, noise, src),`, "secondMoments(x, contract, noise, src)\n		p := newWhitener(secondMoments(x, contract, noise, src),", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
+		`p := linalg.NewWhitener(secondMoments(x, contract, noise, src),`, "secondMoments(x, contract, noise, src)\n		p := linalg.NewWhitener(secondMoments(x, contract, noise, src),", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
 	{"a score's histogram of residuals is not charged", "internal/dpsco/score.go",
 		`if noise, made := g.noises[name]; made {`, `if noise, made := g.noises[name]; made && name != sizesRelease {`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"a score's histograms of scales are not charged", "internal/dpsco/score.go",
@@ -773,13 +773,13 @@ var mutants = []mutant{
 	{"a score does not know that the target has no scale", "internal/job/score.go",
 		"c.lacksScale(c.Request.Target)", "false", []tests{{"./tests", "TestFitsOfATableWithoutScales"}}},
 	{"a pure score spends twice its epsilon", "internal/dpsco/score.go",
-		`mech.Laplace{Epsilon: below(share * below(b.Epsilon))}`, `mech.Laplace{Epsilon: 2 * below(share*below(b.Epsilon))}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+		`mech.Laplace{Epsilon: justBelow(share * justBelow(b.Epsilon))}`, `mech.Laplace{Epsilon: 2 * justBelow(share*justBelow(b.Epsilon))}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"a score, a description and second moments spend the reserve of delta", "internal/dpsco/request.go",
 		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`,
 		[]tests{{"./internal/dpsco", "TestAScoreCosts"}, {"./internal/dpsco", "TestADescriptionCosts"}, {"./internal/dpsco", "TestSecondMomentsCost"}}},
 	{"a score is about the exact mean of the target", "internal/dpsco/score_rows.go",
-		`		m.centre = g.mean(rows, m.targets.edge(), src)
-`, `		m.centre = g.mean(rows, m.targets.edge(), src)
+		`		m.centre = g.mean(rows, m.targets.Edge(), src)
+`, `		m.centre = g.mean(rows, m.targets.Edge(), src)
 		for _, y := range rows.Y {
 			if math.Abs(y) < 1e6 {
 				m.centre += y / float64(rows.N)
@@ -841,7 +841,7 @@ var mutants = []mutant{
 	{"a hint makes the clip longer", "internal/dpsco/mean/clip.go",
 		`if hints.Norm > 0 && hints.Norm < c.Bound {`, `if hints.Norm > 0 {`, []tests{{"./internal/dpsco/mean", "TestNoiseIsThat"}}},
 	{"staged: a feature's reach at twice its epsilon", "internal/dpsco/l1_staged_fit.go",
-		`Quantile{Epsilon: below(f.shares.reach)`, `Quantile{Epsilon: 2 * below(f.shares.reach)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`Quantile{Epsilon: justBelow(f.shares.reach)`, `Quantile{Epsilon: 2 * justBelow(f.shares.reach)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"second moments are charged at twice their noise", "internal/dpsco/second_moments.go",
 		`Event: privacy.Compose{noise.Event(), lostNoise.Event()}`, `Event: privacy.Compose{mech.Gaussian{NoiseMultiplier: 2 * z}.Event(), lostNoise.Event()}`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
 	{"the weight that rows lose is not charged", "internal/dpsco/second_moments.go",
@@ -855,7 +855,7 @@ var mutants = []mutant{
 `, `	total.merged().Release(means, noise, src)
 	means[0] = 0
 	for _, v := range x.Y {
-		if isFinite(v) {
+		if math.Abs(v) <= math.MaxFloat64 {
 			means[0] += 1 / float64(c.N)
 		}
 	}
@@ -901,7 +901,7 @@ var mutants = []mutant{
 		`		ranks, three := mech.NewRanks(g.rankContract(j)), make([]float64, len(percents))
 `, `		c := g.rankContract(j)
 		for _, v := range x.X[j] {
-			if isFinite(v) && v != math.Trunc(v) {
+			if numeric.IsFinite(v) && v != math.Trunc(v) {
 				c.Digits--
 			}
 		}
@@ -913,7 +913,7 @@ var mutants = []mutant{
 `, `		at[k] = g.placeOf(g.numericColumns[k], q)
 		usable := 0
 		for _, v := range x.X[g.numericColumns[k]] {
-			if isFinite(v) {
+			if numeric.IsFinite(v) {
 				usable++
 			}
 		}
@@ -942,7 +942,7 @@ var mutants = []mutant{
 `, `	g.averages.Release(means, total.merged().Bounded(), src)
 	means[1] = -1
 	for _, v := range x.X[0] {
-		if isFinite(v) {
+		if numeric.IsFinite(v) {
 			means[1] += 2 / float64(x.N)
 		}
 	}
@@ -982,7 +982,7 @@ var mutants = []mutant{
 	{"the reserve of delta is spent twice", "internal/dpsco/problem.go",
 		`Delta: b.Delta - reserve}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestDefaultsPlan"}}},
 	{"epsilon is rounded upward", "internal/dpsco/problem.go",
-		`Epsilon: below(b.Epsilon)`, `Epsilon: b.Epsilon`, []tests{{"./internal/dpsco", "TestTheCentrePlans"}}},
+		`Epsilon: justBelow(b.Epsilon)`, `Epsilon: b.Epsilon`, []tests{{"./internal/dpsco", "TestTheCentrePlans"}}},
 	{"a plan runs on more rows than it is of", "internal/dpsco/plan.go",
 		`if x.Shape != p.shape || x.columns()`, `if x.GroupCount != p.shape.GroupCount || x.columns()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
 	{"a plan without weights runs on rows that have some", "internal/dpsco/plan.go",
@@ -1108,15 +1108,15 @@ var mutants = []mutant{
 	{"medians: the first fits of groups at twice their epsilon", "internal/dpsco/l1_groups.go",
 		`f.perturbation(f.shares.groupFit,`, `f.perturbation(2*f.shares.groupFit,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"medians: the smoothing of the groups' first fits at twice its epsilon", "internal/dpsco/l1_groups.go",
-		`below(f.shares.spread)`, `below(2*f.shares.spread)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+		`justBelow(f.shares.spread)`, `justBelow(2*f.shares.spread)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"medians: residuals follow a fit of their group's rows", "internal/dpsco/l1_groups.go",
 		`floats.AddScaled(rows.Y, common[j]-groups.fits[g][j], column)`, `floats.AddScaled(rows.Y, common[j]-groups.fits[g][j]-floats.Sum(rows.Y)/float64(1+len(rows.Y)), column)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"quantiles: the units of groups are not charged", "internal/dpsco/l1_staged_shares.go",
 		`p.groupFit, p.units, p.typicalResidual,`, `p.groupFit, p.typicalResidual,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesAddUp"}}},
 	{"quantiles: the units of groups at twice their epsilon", "internal/dpsco/l1_groups.go",
-		`below(f.shares.units)`, `2 * below(f.shares.units)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+		`justBelow(f.shares.units)`, `2 * justBelow(f.shares.units)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"quantiles: the shifts to the quantile of groups at twice their epsilon", "internal/dpsco/l1_groups.go",
-		`below(f.shares.quantileShift)`, `2 * below(f.shares.quantileShift)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+		`justBelow(f.shares.quantileShift)`, `2 * justBelow(f.shares.quantileShift)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"quantiles: the unit of a group follows from whether it has rows", "internal/dpsco/l1_groups.go",
 		`groups.units[g] = typical * units[g]`, `groups.units[g] = typical * (units[g] + min(1, float64(len(rows.Y))))`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"quantiles: how far units are pooled follows from true sizes", "internal/dpsco/l1_groups.go",
@@ -1287,7 +1287,7 @@ var mutants = []mutant{
 	{"pushdown: an error of a pass is told", "internal/job/sums.go",
 		"		return r, s.asParked(ctx, c, err, notRead)\n	}\n	return r, s.recheckRead", "		return r, parked(err.Error())\n	}\n	return r, s.recheckRead", []tests{{"./tests", "TestAnOracleOfErrors"}}},
 	{"a metric that is no number has the noise drawn again", "internal/dpsco/score_metrics.go",
-		"	if !isFinite(v) {\n		return nil", "	if false {\n		return nil", []tests{{"./internal/dpsco", "TestWhateverIsReleasedBecomesAResult"}}},
+		"	if !numeric.IsFinite(v) {\n		return nil", "	if false {\n		return nil", []tests{{"./internal/dpsco", "TestWhateverIsReleasedBecomesAResult"}}},
 	{"a p-value that is no number has the noise drawn again", "internal/job/publish.go",
 		" &&\n\t\t!slices.ContainsFunc(r.PValues(), isNotFinite)", "", []tests{{"./internal/job", "TestNoFiniteReleaseFailsItsJob"}}},
 	{"a job that was charged is tried again at another cost", "internal/job/attempt.go",
@@ -1377,7 +1377,7 @@ var mutants = []mutant{
 	{"joint: a rare flag as the target has no intervals", "internal/dpsco/scaled.go",
 		"r.rareTarget && !a.FlagY", "r.rareTarget", []tests{{"./internal/dpsco", "TestIntervalsAreWithheldWhereNoiseHidesTheTargets"}}},
 	{"joint: intercepts allow for half of what is clipped", "internal/dpsco/joint_intervals.go",
-		"return f.residuals.powerTail(f.interceptCuts.outer, 1, intervalsHide)", "return biasShare * f.residuals.tail(f.interceptCuts.outer, intervalsHide)", []tests{{"./internal/dpsco", "TestIntervalsOfHeavyTailedCostsCover"}}},
+		"return f.residuals.PowerTail(f.interceptCuts.outer, 1, intervalTail)", "return biasShare * f.residuals.Tail(f.interceptCuts.outer, intervalTail)", []tests{{"./internal/dpsco", "TestIntervalsOfHeavyTailedCostsCover"}}},
 	{"joint: slopes of heavy tails allow for a steep tail", "internal/dpsco/joint_intervals.go",
 		"const heavyProducts = 1.4", "const heavyProducts = 0", []tests{{"./internal/dpsco", "TestIntervalsOfHeavyTailedCostsCover"}}},
 	{"joint: a few rows in each of many bins are not taken together", "internal/dpsco/joint_intervals.go",
