@@ -1306,6 +1306,8 @@ var mutants = []mutant{
 		"d.classid = t.class AND d.objid = t.id OFFSET 0", "d.classid = t.class AND d.objid = t.id AND t.class <> 'pg_catalog.pg_constraint'::regclass OFFSET 0", []tests{{"./tests", "TestAFunctionsPeople"}}},
 	{"a rule of writing counts as what is read", "sql/functions/relations.sql",
 		"WHERE f.kind <> 'rule of writing'\n", "WHERE true\n", []tests{{"./tests", "TestWhatATotalView"}}},
+	{"digests are not made anew", "internal/install/code.go",
+		" SELECT dp_int.bring_definitions();", "", []tests{{"./tests", "TestUpgradeMakesDigestsAnew"}}},
 	{"the bounds of a range are no part of its type", "sql/functions/relations.sql",
 		"WHERE p_type IN (g.rngtypid, g.rngmultitypid)", "WHERE p_type IN (g.rngmultitypid)", []tests{{"./tests", "TestAFunctionsPeople"}}},
 	{"a default of an argument may call what it likes", "sql/functions/relations.sql",

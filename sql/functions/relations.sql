@@ -386,10 +386,13 @@ BEGIN
 END $$;
 
 -- Stores the hash of the present definitions for registered data sets with the option total that have none:
--- they were registered before hashes were stored. The statement that they are total is taken to be about the
--- present definitions, because no earlier ones are known.
-UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
- WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean;
+-- they were registered before hashes were stored, or a migration found that theirs still held. The statement that they
+-- are total is taken to be about the present definitions, because no earlier ones are known.
+CREATE OR REPLACE FUNCTION dp_int.bring_definitions() RETURNS void
+LANGUAGE sql VOLATILE AS $$
+  UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
+   WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean
+$$;
 
 -- The first view with security_invoker, when any view on the way is not plain, else NULL. Such a view
 -- reads with the rights of its reader, here dp_sidecar, so that functions in it would run on values that
