@@ -335,6 +335,7 @@ func TestWhatATotalViewIsReadByIsHeld(t *testing.T) {
 	for _, harmless := range []string{
 		`ALTER FOREIGN TABLE {}_far OPTIONS (ADD fetch_size '1000')`, `ALTER VIEW {}_inner OWNER TO CURRENT_USER`, `ALTER VIEW {}_inner SET (security_barrier = false)`,
 		`ALTER TABLE {} ADD COLUMN later {}_kind; ANALYZE {}; REINDEX TABLE {}`, `ALTER FUNCTION {}_odd OWNER TO {owner}`, `ALTER FUNCTION {}_odd RENAME TO ` + w.dataset + `_even`,
+		`CREATE FUNCTION {}_later() RETURNS float8 LANGUAGE sql AS 'SELECT 1.0::float8'; CREATE RULE later AS ON INSERT TO {} DO ALSO SELECT {}_later()`, `DROP RULE later ON {}`,
 	} {
 		run(harmless)
 		if err := read(); err != nil {

@@ -31,7 +31,7 @@ func codeScript() string {
 		lockViews + revokeAll + sql.Code() + dropStale +
 		"INSERT INTO dp_int.installed_code (version, fingerprint, objects) VALUES ('" + version.Number + "', '" + sql.Current().Fingerprint + "', dp_int.code_hash())\n" +
 		"ON CONFLICT ON CONSTRAINT installed_code_pk DO UPDATE SET version = excluded.version, fingerprint = excluded.fingerprint, objects = excluded.objects, at = clock_timestamp();\n" +
-		"SELECT dp_int.record_location(); SELECT dp_int.bring_filters();\n" +
+		"SELECT dp_int.record_location(); SELECT dp_int.bring_definitions(); SELECT dp_int.bring_filters();\n" +
 		"COMMIT;"
 }
 

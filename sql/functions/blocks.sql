@@ -185,19 +185,11 @@ DECLARE
 BEGIN
   RETURN EXISTS (
     WITH trees(tree, allowed) AS MATERIALIZED (
-      SELECT w.ev_action::text, of_a_view
-        FROM dp_int.relation_tree(p_relid) AS t(oid)
-        JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.relkind IN ('v', 'm')
-        JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'
+      SELECT t.tree, CASE t.kind WHEN 'view' THEN of_a_view ELSE of_one_row END
+        FROM dp_int.relation_tree(p_relid) AS r(oid), LATERAL dp_int.trees_of('pg_catalog.pg_class'::regclass, r.oid) AS t
+       WHERE t.kind = 'view' OR t.kind = 'policy' AND dp_int.policies_apply(r.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid)))
       UNION ALL
-      SELECT p.polqual::text, of_one_row
-        FROM dp_int.relation_tree(p_relid) AS t(oid)
-        JOIN pg_catalog.pg_policy p ON p.polrelid = t.oid AND p.polcmd IN ('r', '*')
-       WHERE dp_int.policies_apply(t.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid)))
-      UNION ALL
-      SELECT k.conbin::text, of_one_row
-        FROM dp_int.involved(p_relid) v
-        JOIN pg_catalog.pg_constraint k ON v.class = 'pg_catalog.pg_type'::regclass AND k.contypid = v.id)
+      SELECT t.tree, of_one_row FROM dp_int.involved(p_relid) v, LATERAL dp_int.trees_of(v.class, v.id) AS t WHERE t.kind = 'constraint')
     SELECT FROM trees
      WHERE (SELECT bool_or(m[1] <> ALL (allowed)) OR count(*) FILTER (WHERE m[1] = 'RANGETBLREF') <> count(*) FILTER (WHERE m[1] = 'QUERY')
               FROM regexp_matches(tree, E'(?<!\\\\)\\{([A-Z_]+)', 'g') AS m)

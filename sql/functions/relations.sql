@@ -78,9 +78,45 @@ LANGUAGE sql STABLE ROWS 1 AS $$
   SELECT a.atttypid FROM pg_catalog.pg_type y JOIN pg_catalog.pg_attribute a ON a.attrelid = y.typrelid AND a.attnum > 0 WHERE y.oid = p_type
 $$;
 
+-- The parse trees of an object: the rules and policies of a relation, the constraints of a domain, the body and the
+-- defaults of the arguments of a function. Each has a kind, and class and id under which pg_depend lists what it names.
+-- An operator has such entries without a tree, as functions in most languages do. Whoever asks leaves out by their kind
+-- those that it is not about, as rules and policies of writing where a relation is read.
+CREATE OR REPLACE FUNCTION dp_int.trees_of(p_class oid, p_id oid) RETURNS TABLE(class oid, id oid, kind text, tree text)
+LANGUAGE sql STABLE ROWS 2 AS $$
+  SELECT 'pg_catalog.pg_rewrite'::regclass::oid, w.oid, CASE w.ev_type WHEN '1' THEN 'view' ELSE 'rule of writing' END, w.ev_action::text
+    FROM pg_catalog.pg_rewrite w WHERE p_class = 'pg_catalog.pg_class'::regclass AND w.ev_class = p_id
+  UNION ALL
+  SELECT 'pg_catalog.pg_policy'::regclass::oid, p.oid, CASE WHEN p.polcmd IN ('r', '*') THEN 'policy' ELSE 'policy of writing' END, p.polqual::text
+    FROM pg_catalog.pg_policy p WHERE p_class = 'pg_catalog.pg_class'::regclass AND p.polrelid = p_id
+  UNION ALL
+  SELECT 'pg_catalog.pg_constraint'::regclass::oid, k.oid, 'constraint', k.conbin::text
+    FROM pg_catalog.pg_constraint k WHERE p_class = 'pg_catalog.pg_type'::regclass AND k.contypid = p_id AND k.contypid <> 0  -- as it is: else the planner expects as many as tables have
+  UNION ALL
+  SELECT p_class, p_id, 'function', t.tree
+    FROM pg_catalog.pg_proc p, unnest(ARRAY[p.prosqlbody::text, p.proargdefaults::text]) AS t(tree) WHERE p_class = 'pg_catalog.pg_proc'::regclass AND p.oid = p_id
+  UNION ALL
+  SELECT p_class, p_id, 'operator', NULL WHERE p_class = 'pg_catalog.pg_operator'::regclass
+$$;
+
+-- The objects that an object refers to, and may read or run: those that pg_depend lists (named), and those that it has
+-- no entry for. With the kind of the tree that refers to each.
+CREATE OR REPLACE FUNCTION dp_int.references_of(p_class oid, p_id oid) RETURNS TABLE(class oid, id oid, kind text, named boolean)
+LANGUAGE sql STABLE ROWS 10 AS $$
+  SELECT e.class, e.id, t.kind, true
+    FROM dp_int.trees_of(p_class, p_id) t,
+         LATERAL (SELECT d.refclassid, d.refobjid FROM pg_catalog.pg_depend d WHERE d.classid = t.class AND d.objid = t.id OFFSET 0) AS e(class, id)  -- else all entries are scanned
+  UNION ALL
+  SELECT u.class, u.id, t.kind, false FROM dp_int.trees_of(p_class, p_id) t, LATERAL dp_int.unnamed(t.tree) u
+  UNION ALL  -- the planner puts one in the place of the other, and a negator in the place of NOT
+  SELECT p_class, other, 'operator', false FROM pg_catalog.pg_operator o, unnest(ARRAY[o.oprcom, o.oprnegate]) AS other WHERE p_class = 'pg_catalog.pg_operator'::regclass AND o.oid = p_id AND other <> 0
+  UNION ALL
+  SELECT p_class, y.id, 'type', false FROM dp_int.parts_of_type(p_id) AS y(id) WHERE p_class = 'pg_catalog.pg_type'::regclass
+$$;
+
 -- Relations, functions, operators and types below a relation, itself included.
 CREATE OR REPLACE FUNCTION dp_int.below(p_relid oid) RETURNS TABLE(class oid, id oid)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE ROWS 20 AS $$
 DECLARE
   tree CONSTANT oid[] := ARRAY(SELECT dp_int.relation_tree(p_relid));
 BEGIN
@@ -90,36 +126,8 @@ BEGIN
     UNION
     SELECT step.class, step.id
       FROM reached r, LATERAL (
-        SELECT d.refclassid, d.refobjid
-          FROM pg_catalog.pg_rewrite w
-          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
-         WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id
-        UNION ALL
-        SELECT d.refclassid, d.refobjid
-          FROM pg_catalog.pg_depend d
-         WHERE r.class IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass) AND d.classid = r.class AND d.objid = r.id
-        UNION ALL  -- the planner puts a negator in the place of NOT, and no entry names it
-        SELECT r.class, other FROM pg_catalog.pg_operator o, unnest(ARRAY[o.oprcom, o.oprnegate]) AS other WHERE r.class = 'pg_catalog.pg_operator'::regclass AND o.oid = r.id AND other <> 0
-        UNION ALL  -- what the constraints of domains call
-        SELECT d.refclassid, d.refobjid
-          FROM pg_catalog.pg_constraint k
-          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_constraint'::regclass AND d.objid = k.oid
-         WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
-        UNION ALL
-        SELECT r.class, t.id FROM dp_int.parts_of_type(r.id) AS t(id) WHERE r.class = 'pg_catalog.pg_type'::regclass
-        UNION ALL
-        SELECT d.refclassid, d.refobjid
-          FROM pg_catalog.pg_policy p
-          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_policy'::regclass AND d.objid = p.oid
-         WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*') AND dp_int.policies_apply(r.id, p_relid, tree)
-        UNION ALL
-        SELECT unnamed.class, unnamed.id
-          FROM (SELECT w.ev_action::text FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id
-                UNION ALL SELECT unnest(ARRAY[p.prosqlbody::text, p.proargdefaults::text]) FROM pg_catalog.pg_proc p WHERE r.class = 'pg_catalog.pg_proc'::regclass AND p.oid = r.id
-                UNION ALL SELECT k.conbin::text FROM pg_catalog.pg_constraint k WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
-                UNION ALL SELECT p.polqual::text FROM pg_catalog.pg_policy p
-                           WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*')) AS t(tree),
-               LATERAL dp_int.unnamed(t.tree) AS unnamed
+        SELECT f.class, f.id FROM dp_int.references_of(r.class, r.id) AS f
+         WHERE f.kind <> 'policy of writing' AND (f.kind <> 'policy' OR NOT f.named OR dp_int.policies_apply(r.id, p_relid, tree))
         UNION ALL
         SELECT r.class, i.inhparent FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhrelid = r.id
         UNION ALL
@@ -139,22 +147,14 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT 'cstring'::regtype = ANY (p_types::oid[]) AN
 -- data outside of tables: all of these are volatile, produce XML, tell of the server's state, or try an input.
 CREATE OR REPLACE FUNCTION dp_int.why_unknown(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  relations CONSTANT oid[] := ARRAY(SELECT dp_int.relation_tree(p_relid));
 BEGIN
   RETURN (
     WITH below AS MATERIALIZED (SELECT * FROM dp_int.below(p_relid)),
-    trees AS (
-      SELECT w.ev_action::text AS tree
-        FROM below b
-        JOIN pg_catalog.pg_rewrite w ON b.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = b.id AND w.ev_type = '1'
-      UNION ALL
-      SELECT t.tree FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id, unnest(ARRAY[p.prosqlbody::text, p.proargdefaults::text]) AS t(tree)
-      UNION ALL
-      SELECT k.conbin::text FROM below b JOIN pg_catalog.pg_constraint k ON b.class = 'pg_catalog.pg_type'::regclass AND k.contypid = b.id
-      UNION ALL
-      SELECT p.polqual::text
-        FROM below b
-        JOIN pg_catalog.pg_policy p ON b.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = b.id AND p.polcmd IN ('r', '*')
-       WHERE dp_int.policies_apply(b.id, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid))))
+    trees(text) AS (
+      SELECT t.tree FROM below b, LATERAL dp_int.trees_of(b.class, b.id) AS t
+       WHERE t.kind NOT LIKE '% of writing' AND (t.kind <> 'policy' OR dp_int.policies_apply(b.id, p_relid, relations)))
     SELECT reason FROM (
       SELECT 1, 'it shows no table' WHERE NOT EXISTS (SELECT FROM dp_int.base_relations(p_relid))
       UNION ALL
@@ -165,11 +165,11 @@ BEGIN
         FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id AND p.prosqlbody IS NULL
       UNION ALL
       SELECT 4, format('what function %s reads is not known', p.oid::regprocedure)
-        FROM trees, regexp_matches(tree, ':funcid ([0-9]+)', 'g') AS m
+        FROM trees t, regexp_matches(t.text, ':funcid ([0-9]+)', 'g') AS m
         JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname ~ '_to_xml|^pg_(stat_|input_)' OR dp_int.takes_a_type(p.proargtypes))
       UNION ALL
       SELECT 5, format('it shows %s, which is the system''s own', m[1]::oid::regclass)
-        FROM trees, regexp_matches(tree, ':rtekind 0 :relid ([0-9]+)', 'g') AS m
+        FROM trees t, regexp_matches(t.text, ':rtekind 0 :relid ([0-9]+)', 'g') AS m
        WHERE m[1]::oid BETWEEN 1 AND 16383
     ) AS reasons(rank, reason)
     ORDER BY rank, reason
@@ -178,7 +178,7 @@ END $$;
 
 -- Every relation on the way, views included.
 CREATE OR REPLACE FUNCTION dp_int.relation_tree(p_relid oid) RETURNS SETOF oid
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE ROWS 10 AS $$
 BEGIN
   RETURN QUERY
   WITH RECURSIVE reached(relid) AS (
@@ -286,33 +286,17 @@ END $$;
 -- domains, and policies of row-level security. Partitions and children are left out: parse trees do not name
 -- them, and they are read without policies of their own.
 CREATE OR REPLACE FUNCTION dp_int.involved(p_relid oid) RETURNS TABLE(class oid, id oid)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE ROWS 20 AS $$
 BEGIN
   RETURN QUERY
   WITH RECURSIVE reached(class, id) AS (
     SELECT 'pg_catalog.pg_class'::regclass::oid, p_relid
     UNION
-    SELECT step.class, step.id
-      FROM reached r, LATERAL (
-        SELECT d.refclassid, d.refobjid
-          FROM (SELECT 'pg_catalog.pg_rewrite'::regclass, w.oid FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id AND w.ev_type = '1'
-                UNION ALL SELECT 'pg_catalog.pg_policy'::regclass, p.oid FROM pg_catalog.pg_policy p WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id
-                UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, k.oid FROM pg_catalog.pg_constraint k WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
-                UNION ALL SELECT r.class, r.id WHERE r.class IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)) AS o(class, id)
-          JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.id
-        UNION ALL
-        SELECT unnamed.class, unnamed.id
-          FROM (SELECT w.ev_action::text FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id AND w.ev_type = '1'
-                UNION ALL SELECT p.polqual::text FROM pg_catalog.pg_policy p WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id
-                UNION ALL SELECT k.conbin::text FROM pg_catalog.pg_constraint k WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
-                UNION ALL SELECT unnest(ARRAY[p.prosqlbody::text, p.proargdefaults::text]) FROM pg_catalog.pg_proc p WHERE r.class = 'pg_catalog.pg_proc'::regclass AND p.oid = r.id) AS t(tree),
-               LATERAL dp_int.unnamed(t.tree) AS unnamed
-        UNION ALL  -- the planner may put one in the place of the other
-        SELECT r.class, other FROM pg_catalog.pg_operator o, unnest(ARRAY[o.oprcom, o.oprnegate]) AS other WHERE r.class = 'pg_catalog.pg_operator'::regclass AND o.oid = r.id AND other <> 0
-        UNION ALL
-        SELECT r.class, t.id FROM dp_int.parts_of_type(r.id) AS t(id) WHERE r.class = 'pg_catalog.pg_type'::regclass) AS step(class, id)
-     WHERE step.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass, 'pg_catalog.pg_type'::regclass)
-       AND step.id >= 16384)  -- no object of the system's own changes
+    SELECT f.class, f.id
+      FROM reached r, LATERAL dp_int.references_of(r.class, r.id) AS f
+     WHERE f.kind <> 'rule of writing'
+       AND f.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass, 'pg_catalog.pg_type'::regclass)
+       AND f.id >= 16384)  -- no object of the system's own changes
   SELECT reached.class, reached.id FROM reached;
 END $$;
 
@@ -402,10 +386,13 @@ BEGIN
 END $$;
 
 -- Stores the hash of the present definitions for registered data sets with the option total that have none:
--- they were registered before hashes were stored. The statement that they are total is taken to be about the
--- present definitions, because no earlier ones are known.
-UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
- WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean;
+-- they were registered before hashes were stored, or a migration found that theirs still held. The statement that they
+-- are total is taken to be about the present definitions, because no earlier ones are known.
+CREATE OR REPLACE FUNCTION dp_int.bring_definitions() RETURNS void
+LANGUAGE sql VOLATILE AS $$
+  UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
+   WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean
+$$;
 
 -- The first view with security_invoker, when any view on the way is not plain, else NULL. Such a view
 -- reads with the rights of its reader, here dp_sidecar, so that functions in it would run on values that
@@ -427,13 +414,10 @@ END $$;
 -- A function below a relation that takes a type by its OID, NULL where there is none: dp_int.definition cannot cover that type.
 CREATE OR REPLACE FUNCTION dp_int.hides_a_type(p_relid oid) RETURNS regprocedure
 LANGUAGE sql STABLE AS $$
-  WITH involved AS MATERIALIZED (SELECT * FROM dp_int.involved(p_relid)),
-  trees(tree) AS (
-    SELECT w.ev_action::text FROM involved v JOIN pg_catalog.pg_rewrite w ON v.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = v.id AND w.ev_type = '1'
-    UNION ALL SELECT p.polqual::text FROM involved v JOIN pg_catalog.pg_policy p ON v.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = v.id
-    UNION ALL SELECT unnest(ARRAY[p.prosqlbody::text, p.proargdefaults::text]) FROM involved v JOIN pg_catalog.pg_proc p ON v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id
-    UNION ALL SELECT k.conbin::text FROM involved v JOIN pg_catalog.pg_constraint k ON v.class = 'pg_catalog.pg_type'::regclass AND k.contypid = v.id)
-  SELECT p.oid::regprocedure FROM trees, regexp_matches(tree, E'(?<!\\\\):funcid ([0-9]+)', 'g') AS m JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND dp_int.takes_a_type(p.proargtypes) LIMIT 1
+  SELECT p.oid::regprocedure
+    FROM dp_int.involved(p_relid) v, LATERAL dp_int.trees_of(v.class, v.id) AS t, regexp_matches(t.tree, E'(?<!\\\\):funcid ([0-9]+)', 'g') AS m
+    JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND dp_int.takes_a_type(p.proargtypes)
+   WHERE t.kind <> 'rule of writing' LIMIT 1
 $$;
 
 -- The base type of a domain, also through other domains.
