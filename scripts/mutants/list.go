@@ -867,7 +867,7 @@ var mutants = []mutant{
 		`len(b.Y), starts)`, `len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
 	{"second moments tell half their noise", "internal/dpsco/second_moments.go",
 		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco", "TestSecondMomentsAddTheNoise"}}},
-	{"anybody fits from second moments", "sql/functions/linear_from_moments.sql",
+	{"anybody fits from second moments", "sql/functions/calls.sql",
 		`AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN`, `AND false THEN`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
 	{"second moments are seen by everybody", "sql/views/public.sql",
 		`    FROM dp_int.second_moments m
