@@ -28,8 +28,7 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
          CASE WHEN g.epsilon IS NOT NULL THEN (floor(round(greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0) * u.per, 6)) / u.per)::float8 END AS my_epsilon_remaining
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
-   CROSS JOIN LATERAL (SELECT CASE WHEN b.epsilon > 0 AND b.epsilon < 1 THEN ('1e' || 5 - floor(log(b.epsilon)))::numeric ELSE 1e6 END  -- dp_int.per_budget
-                         FROM (SELECT least(a.epsilon, d.epsilon)) AS b(epsilon)) AS u(per)
+    JOIN dp_int.rounding u ON u.dataset = d.id
     LEFT JOIN dp_int.my_grant g ON g.dataset = d.id
     LEFT JOIN dp_int.caller_total t ON t.account = a.id AND t.principal = (SELECT me.principal FROM dp_int.me)
    WHERE d.unregistered_at IS NULL
@@ -41,9 +40,7 @@ CREATE OR REPLACE VIEW dp.grants WITH (security_barrier) AS
   SELECT d.name AS dataset, r.rolname::text AS grantee, g.epsilon::float8 AS epsilon, (ceil(round(coalesce(t.proven_epsilon, 0) * u.per, 6)) / u.per)::float8 AS epsilon_spent
     FROM dp_int.dataset_grant g
     JOIN dp_int.dataset d ON d.id = g.dataset
-    JOIN dp_int.account a ON a.id = d.account
-   CROSS JOIN LATERAL (SELECT CASE WHEN b.epsilon > 0 AND b.epsilon < 1 THEN ('1e' || 5 - floor(log(b.epsilon)))::numeric ELSE 1e6 END
-                         FROM (SELECT least(a.epsilon, d.epsilon)) AS b(epsilon)) AS u(per)
+    JOIN dp_int.rounding u ON u.dataset = d.id
     JOIN dp_int.principal p ON p.id = g.principal AND p.cluster = (SELECT system_identifier FROM pg_control_system())
     JOIN pg_catalog.pg_roles r ON r.oid = p.role
     LEFT JOIN dp_int.caller_total t ON t.account = d.account AND t.principal = g.principal
