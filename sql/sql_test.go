@@ -139,7 +139,11 @@ func TestEveryPublicObjectHasAComment(t *testing.T) {
 		 WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'dp\_%' AND obj_description(p.oid, 'pg_proc') IS NULL
 		UNION ALL
 		SELECT c.oid::regclass::text FROM pg_class c
-		 WHERE c.relnamespace = 'dp'::regnamespace AND c.relkind = 'v' AND obj_description(c.oid, 'pg_class') IS NULL`)
+		 WHERE c.relnamespace = 'dp'::regnamespace AND c.relkind = 'v' AND obj_description(c.oid, 'pg_class') IS NULL
+		UNION ALL
+		SELECT c.oid::regclass || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		 WHERE c.relnamespace = 'dp'::regnamespace AND a.attnum > 0 AND NOT a.attisdropped AND NOT EXISTS (
+		         SELECT FROM pg_description d WHERE d.classoid = 'pg_class'::regclass AND d.objoid = c.oid AND d.objsubid = a.attnum)`)
 	if len(bare) > 0 {
 		t.Fatalf("no comment on %v", bare)
 	}

@@ -540,6 +540,11 @@ CREATE OR REPLACE VIEW dp.blocks WITH (security_barrier) AS
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL)
    ORDER BY d.name, b.block_from;
 COMMENT ON VIEW dp.blocks IS 'The blocks of data sets that have a budget for each, equal ones that follow each other in one row: from the first day to the one after the last.';
+COMMENT ON COLUMN dp.blocks.dataset IS 'The registered name of the data set';
+COMMENT ON COLUMN dp.blocks."from" IS 'The first day, in UTC, of equal blocks that follow each other';
+COMMENT ON COLUMN dp.blocks."to" IS 'The day after the last day of these blocks';
+COMMENT ON COLUMN dp.blocks.epsilon_spent IS 'What is spent of each of these blocks; rounded upward to six decimals, of a budget below 1 to six digits';
+COMMENT ON COLUMN dp.blocks.epsilon_remaining IS 'What is left of each, rounded downward in the same way';
 GRANT SELECT ON dp.blocks TO dp_analyst, dp_admin;
 
 -- Verification
