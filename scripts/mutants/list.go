@@ -1348,6 +1348,8 @@ var mutants = []mutant{
 		"            AND s.spent_delta <= dp_int.reserve(b.delta)) IS NOT TRUE", "            ) IS NOT TRUE", []tests{{"./tests", "TestVerifyNoticesAnOverdraft"}}},
 	{"a job that reads may fail", "sql/functions/jobs.sql",
 		"IF j.state NOT IN ('claimed', 'charged') THEN", "IF j.state NOT IN ('claimed', 'charged', 'reading') THEN", []tests{{"./tests", "TestAJobThatReadsEndsAtItsSteps"}}},
+	{"the database has another ladder than the sidecar", "sql/views/internal.sql",
+		"1.5::float8 AS growth", "1.25::float8 AS growth", []tests{{"./sql", "TestStepsAreThoseOfTheLadder"}}},
 	{"a job ends at any time", "sql/functions/jobs.sql",
 		" OR (p_step BETWEEN 0 AND j.last_step) IS NOT TRUE", "", []tests{{"./tests", "TestAJobThatReadsEndsAtItsSteps"}}},
 	{"an error while rows are counted is told in the server's words", "internal/job/outcome.go",
