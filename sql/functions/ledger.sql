@@ -254,7 +254,7 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT dp_int.rounded_outward(epsilon, budget, true
 CREATE OR REPLACE FUNCTION dp_int.rounded_down(epsilon numeric, budget numeric) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT dp_int.rounded_outward(epsilon, budget, false)::float8 $$;
 
--- The same in messages, to six digits of their own.
+-- The same in messages, with the epsilon itself in place of the budget.
 CREATE OR REPLACE FUNCTION dp_int.shown_epsilon(epsilon numeric) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(dp_int.rounded_outward(epsilon, epsilon, true))::text $$;
 
