@@ -11,9 +11,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/localpg"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/sql"
@@ -137,7 +139,11 @@ func TestEveryPublicObjectHasAComment(t *testing.T) {
 		 WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'dp\_%' AND obj_description(p.oid, 'pg_proc') IS NULL
 		UNION ALL
 		SELECT c.oid::regclass::text FROM pg_class c
-		 WHERE c.relnamespace = 'dp'::regnamespace AND c.relkind = 'v' AND obj_description(c.oid, 'pg_class') IS NULL`)
+		 WHERE c.relnamespace = 'dp'::regnamespace AND c.relkind = 'v' AND obj_description(c.oid, 'pg_class') IS NULL
+		UNION ALL
+		SELECT c.oid::regclass || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		 WHERE c.relnamespace = 'dp'::regnamespace AND a.attnum > 0 AND NOT a.attisdropped AND NOT EXISTS (
+		         SELECT FROM pg_description d WHERE d.classoid = 'pg_class'::regclass AND d.objoid = c.oid AND d.objsubid = a.attnum)`)
 	if len(bare) > 0 {
 		t.Fatalf("no comment on %v", bare)
 	}
@@ -305,6 +311,38 @@ func TestShownEpsilonsOfAnySize(t *testing.T) {
 		WHERE NOT (upward::numeric >= e AND downward::numeric <= e AND upward::numeric - downward::numeric <= greatest(e * 1e-5, 1e-6))`).Scan(&wrong)
 	if err != nil || len(wrong) > 0 {
 		t.Error(err, wrong)
+	}
+}
+
+// The times at which the database lets a job end are those that its sidecar waits for.
+func TestStepsAreThoseOfTheLadder(t *testing.T) {
+	conn := database(t)
+	setUp(t, conn)
+	l := dpsco.Ladder{First: 700 * time.Millisecond, Last: 20}
+	for k, seconds := range query[float64](t, conn, `
+		SELECT extract(epoch FROM dp_int.step(j, k) - j.read_at)::float8
+		  FROM jsonb_populate_record(NULL::dp_int.job, '{"read_at": "2026-01-01T00:00:00Z", "first_step": "700 ms"}') AS j, generate_series(0, 20) AS k ORDER BY k`) {
+		if want := l.Step(k).Seconds(); math.Abs(seconds-want) > 2e-6 { // intervals have microseconds
+			t.Errorf("step %d is %v s after the read, the sidecar's %v", k, seconds, want)
+		}
+	}
+}
+
+// Views round as functions do, which they cannot call.
+func TestViewsRoundAsFunctionsDo(t *testing.T) {
+	conn := database(t)
+	setUp(t, conn)
+	script(t, conn, "data sets", `
+		INSERT INTO dp_int.account (accounting, epsilon, delta, cap, proven_epsilon)
+		SELECT 'pure', b, 0, b, b * s FROM unnest('{1e-9,0.0123,0.99,1,1.5,40}'::numeric[]) AS b, unnest('{0,0.123456789123,0.5000000000001,1}'::numeric[]) AS s;
+		INSERT INTO dp_int.dataset (name, account, schema_name, relation_name, relid, target, features, scales, options, epsilon, delta, cap, registered_by)
+		SELECT a.id::text, a.id, 'public', 'x', 1, 'y', '{}', '{}', '{}', a.epsilon, 0, a.cap, 'steward' FROM dp_int.account a`)
+	got := query[string](t, conn, `
+		SELECT concat_ws(' ', a.epsilon, a.proven_epsilon, v.epsilon_spent, v.epsilon_remaining)
+		  FROM dp.budget v JOIN dp_int.account a ON a.id::text = v.dataset
+		 WHERE (v.epsilon_spent, v.epsilon_remaining) IS DISTINCT FROM (dp_int.rounded_up(a.proven_epsilon, a.epsilon), dp_int.rounded_down(a.epsilon - a.proven_epsilon, a.epsilon))`)
+	if n := query[int64](t, conn, `SELECT count(*) FROM dp.budget WHERE epsilon_spent + epsilon_remaining > 0`)[0]; n != 24 || len(got) > 0 {
+		t.Errorf("of %d budgets, these are rounded in another way: %q", n, got)
 	}
 }
 

@@ -190,8 +190,17 @@ func TestWhatBlocksRefuse(t *testing.T) {
 	}
 	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.1, over => dp_last($2, 1))`, w.dataset, name)
 	w.wantError(err, "22023", "has no blocks")
-	_, err = w.analyst.Exec(context.Background(), `SELECT dp_last($1, 1)`, w.dataset)
-	w.wantError(err, "22023", "has no blocks")
+	for call, want := range map[string][2]string{
+		`SELECT dp_last($1, 1)`:           {"22023", "has no blocks"},
+		`SELECT dp_last($1 || '_', 1)`:    {"42501", "does not exist or is not granted"},
+		`SELECT * FROM dp_blocks('none')`: {"42501", "does not exist or is not granted"},
+		`SELECT dp_last($2, 0)`:           {"22023", "from 1 to 10000"},
+		`SELECT dp_last($2, NULL)`:        {"22023", "from 1 to 10000, not NULL"},
+	} {
+		_, err = w.analyst.Exec(context.Background(), strings.NewReplacer("$1", "'"+w.dataset+"'", "$2", "'"+name+"'").Replace(call))
+		w.wantError(err, want[0], want[1])
+		w.wantError(err, want[0], "No privacy budget was spent.")
+	}
 
 	register := func(dataset, relation, more string) error {
 		_, err := w.steward.Exec(context.Background(), fmt.Sprintf(`SELECT dp_register('%s', '%s', 'cost', '{age}', 4, 1e-6%s)`, dataset, relation, more))

@@ -345,6 +345,10 @@ func TestSubmitStatusResultCancel(t *testing.T) {
 		_, err = w.analyst.Exec(ctx, sql, release)
 		w.wantError(err, "22023", "That is a release: SELECT * FROM dp_summary('"+release+"').")
 	}
+	_, err = w.steward.Exec(ctx, `SELECT dp_abandon($1)`, release)
+	w.wantError(err, "22023", "That is the release of job "+one[string](w, w.steward, `SELECT job::text FROM dp.releases WHERE id = $1`, release)+", which is done: there is nothing to abandon.")
+	_, err = w.steward.Exec(ctx, `SELECT dp_abandon(gen_random_uuid())`)
+	w.wantError(err, "22023", "See dp.jobs.")
 	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person+"b")
 	_, err = other.Exec(ctx, `SELECT dp_status($1)`, release)
 	w.wantError(err, "22023", "See dp.jobs.")

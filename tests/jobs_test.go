@@ -100,6 +100,13 @@ func TestAJobThatCannotReadIsParked(t *testing.T) {
 	again := `SELECT * FROM dp_l1_regress($1, 0.5, options => '{"method": "exponential_mechanism"}')`
 	_, err := regress(w.analyst, again, w.dataset)
 	w.wantError(err, "DP004", "The privacy budget is spent, once")
+	// The database's reason comes before the server's: a relation that is not there cannot be locked.
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` RENAME TO `+w.dataset+`_old`)
+	w.eventually("its caller is told that the relation was renamed", func() bool {
+		_, err = regress(w.analyst, again, w.dataset)
+		return err != nil && strings.Contains(err.Error(), "it was dropped, renamed or replaced")
+	})
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+`_old RENAME TO `+w.dataset)
 	w.exec(w.super, `GRANT SELECT ON public.`+w.dataset+` TO dp_sidecar`)
 	w.eventually("the same call returns the result", func() bool {
 		out, err := regress(w.analyst, again, w.dataset)

@@ -55,6 +55,18 @@ func TestPredictionsFollowTheCoefficients(t *testing.T) {
 			for _, sql := range []string{`SELECT dp_predict($1::text, $2::text)`, `SELECT prediction FROM dp_predict_interval($1::text, $2::text)`} {
 				_, err := w.analyst.Exec(context.Background(), sql, release, strings.Replace(more, ",}", "}", 1)) // as if the first were the intercept's
 				w.wantError(err, "22023", fmt.Sprintf("%s, but %s beside the intercept", several(len(x)+1, "feature"), several(len(x), "coefficient")))
+				if len(x) == 0 {
+					w.wantError(err, "22023", "This release has no features: give an empty array, '{}'.")
+				}
+			}
+			if len(x) == 0 {
+				for features, says := range map[string]string{`{"age": 30}`: "This release has no features: name none.", `["age"]`: "This release has no features: give an empty object, '{}'."} {
+					_, err := w.analyst.Exec(context.Background(), `SELECT dp_predict($1::uuid, $2::jsonb)`, release, features)
+					w.wantError(err, map[bool]string{true: "42703", false: "22023"}[features[0] == '{'], says)
+				}
+				if got := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{}'::jsonb)`, release); !near(got, want) {
+					t.Errorf("without features, by name: %v, want %v", got, want)
+				}
 			}
 		})
 	}

@@ -31,8 +31,6 @@ func catalog(w *world) map[string][]string {
 	rows, _ := w.super.Query(context.Background(), `
 		SELECT proname || '(', coalesce(proargnames, '{}') FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'dp\_%' AND proname <> 'dp_run'
 		UNION ALL SELECT 'CALL dp_run(', '{job}'
-		UNION ALL SELECT '| `+"`dp.' || relname || '`"+`', (SELECT array_agg('`+"`' || attname || '`"+`') FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0)
-		            FROM pg_class c WHERE relnamespace = 'dp'::regnamespace AND relkind = 'v'
 		UNION ALL SELECT '`+"`' || name || '`"+`', '{}' FROM dp_int.option
 		UNION ALL SELECT '`+"`' || s || '`"+`', '{}' FROM unnest('{DP001,DP002,DP003,DP004,DP005,22023,25006,2D000,42501,42703,53300,53400,55000}'::text[]) s`)
 	things := map[string][]string{}
@@ -62,8 +60,73 @@ func missing(reference string, things map[string][]string) (gaps []string) {
 	return gaps
 }
 
-// Every public function with its arguments, view with its columns, option and
-// SQLSTATE has a place in the reference.
+// viewsOf returns the columns of the views that people read, as the database has them.
+func viewsOf(w *world) map[string][]string {
+	w.Helper()
+	views := map[string][]string{}
+	for _, name := range all[string](w, w.super, `SELECT relname || '.' || attname FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'dp'::regnamespace AND relkind = 'v' AND attnum > 0`) {
+		view, column, _ := strings.Cut(name, ".")
+		views[view] = append(views[view], column)
+	}
+	return views
+}
+
+var (
+	tableOfAView = regexp.MustCompile("(?m)^\\| `dp\\.([a-z_]+)` \\|.*\n((?:\\|.*\n)+)") // up to the first line that is no row
+	nameOfColumn = regexp.MustCompile("`([a-z_]+)`")
+)
+
+// documentedViews returns the columns of views that the first cells of a reference's tables name.
+func documentedViews(reference string) map[string][]string {
+	views := map[string][]string{}
+	for _, table := range tableOfAView.FindAllStringSubmatch(reference, -1) {
+		for row := range strings.Lines(table[2]) {
+			for _, name := range nameOfColumn.FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
+				views[table[1]] = append(views[table[1]], name[1])
+			}
+		}
+	}
+	return views
+}
+
+// different lists the columns of views that only one of the two has, or one of them twice.
+func different(a, b map[string][]string) (names []string) {
+	count := map[string]int{}
+	for sign, views := range map[int]map[string][]string{1: a, -1: b} {
+		for view, columns := range views {
+			for _, column := range columns {
+				count[view+"."+column] += sign
+			}
+		}
+	}
+	for name, n := range count {
+		if n != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// The tables of the reference have the columns of every view, and no others.
+func TestTheReferenceHasTheColumnsOfViews(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	reference, views := document(t, "reference/sql.md"), viewsOf(w)
+	if wrong := different(documentedViews(reference), views); len(views) < 12 || len(wrong) > 0 {
+		t.Errorf("docs/reference/sql.md and the %d views of the database differ in %q", len(views), wrong)
+	}
+	for _, c := range [][3]string{
+		{"a column too many", "| `block_is_fixed` text |", "| `block_is_fixed` text, `block_fixed_by` text |"},
+		{"a column that another table has too", "| `caller` text | who asked first |\n", ""},
+		{"a view that is not there", "| `dp.scores` |", "| `dp.score` |"},
+	} {
+		if !strings.Contains(reference, c[1]) || len(different(documentedViews(strings.Replace(reference, c[1], c[2], 1)), views)) == 0 {
+			t.Errorf("%s is not noticed", c[0])
+		}
+	}
+}
+
+// Every public function with its arguments, option and SQLSTATE has a place in the
+// reference.
 func TestTheReferenceHoldsTheCatalog(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	reference, things := document(t, "reference/sql.md"), catalog(w)

@@ -79,7 +79,7 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	default:
 		s.config.Watch.Ended("handed_back")
 		log.Warn("handed back", "error", err)
-		reason, hint := passing(err)
+		reason, hint := temporary(err)
 		return s.autocommit.exec(ctx, handBackFor, c.ID, c.Token, errors.Is(err, errShutdown), reason, hint)
 	}
 }
@@ -164,6 +164,20 @@ func (s *Sidecar) recheckVersions(ctx context.Context, earlier []byte, sql strin
 	return ledger.Explain(err)
 }
 
+// enter locks the relation of a job, has the database check that it is the registered one, and opens the
+// nodes that the job queries: nothing is asked about the relation before the check.
+//
+// Errors: a failure if the relation is refused or cannot be read.
+func (s *Sidecar) enter(ctx context.Context, conn *pgx.Conn, c *claim) (err error) {
+	if err := s.settle(ctx, conn, c); err != nil {
+		return err
+	}
+	if c.versions, err = s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
+		return err
+	}
+	return s.open(ctx, conn, c)
+}
+
 // open opens transactions on the servers of foreign partitions, if the job asks them directly. conn has
 // locked the relation.
 func (s *Sidecar) open(ctx context.Context, conn *pgx.Conn, c *claim) (err error) {
@@ -186,14 +200,7 @@ func (c *claim) count(ctx context.Context, conn *pgx.Conn) (int64, error) {
 
 // charge counts the rows, plans the fit, charges it and passes the point of no return.
 func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
-	if err := s.settle(ctx, conn, c); err != nil {
-		return nil, 0, err
-	}
-	var err error
-	if c.versions, err = s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
-		return nil, 0, err
-	}
-	if err := s.open(ctx, conn, c); err != nil {
+	if err := s.enter(ctx, conn, c); err != nil {
 		return nil, 0, err
 	}
 	n, err := c.count(ctx, conn)
@@ -232,11 +239,10 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	// If the owner of the database has no access to the log, this line can prove later that the newest
 	// entries of the ledger were removed: see dpsidecar verify --expect.
 	s.log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
-	var wanted bool
-	if err := s.begin(ctx, conn, c, plan, &wanted); err != nil {
+	switch wanted, err := s.begin(ctx, conn, c, plan); {
+	case err != nil:
 		return nil, 0, ledger.Explain(err)
-	}
-	if !wanted {
+	case !wanted:
 		return nil, 0, errUnwanted
 	}
 	return plan, n, nil
@@ -260,18 +266,20 @@ func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
 
 // begin passes the point of no return: from here on the charge stands, because the job may have read
 // values. It sends the database the steps of the job's ladder and the time of conn's snapshot, which the
-// first statement of its transaction (Lock) has taken.
-func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *dpsco.Plan, wanted *bool) error {
+// first statement of its transaction (Lock) has taken. It returns false if nobody wants the job any more: its
+// charge has then been refunded.
+func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *dpsco.Plan) (wanted bool, err error) {
 	var snapshot time.Time
 	if err := conn.QueryRow(ctx, "SELECT pg_catalog.transaction_timestamp()").Scan(&snapshot); err != nil {
-		return err
+		return false, err
 	}
 	l := s.ladder(plan)
-	return s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4, $5)", c.ID, c.Token, l.First, l.Last, snapshot).Scan(wanted)
+	err = s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4, $5)", c.ID, c.Token, l.First, l.Last, snapshot).Scan(&wanted)
+	return wanted, err
 }
 
-// resume plans a job that an earlier attempt has charged, with the number of rows of that charge, and locks
-// its relation, which the database checks in begin.
+// resume plans a job that an earlier attempt has charged, with the number of rows of that charge, and passes
+// the point of no return again.
 func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
 	if published := c.Dataset.RowCount; published != nil {
 		c.sampled(*published)
@@ -295,21 +303,13 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if s.checkTime(plan) != nil {
 		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")
 	}
-	if err := s.settle(ctx, conn, c); err != nil {
-		return nil, 0, err
+	if err := s.enter(ctx, conn, c); err != nil {
+		return nil, 0, s.failureAsParked(ctx, c, err)
 	}
-	if err := arrowio.Lock(ctx, conn, c.relation()); err != nil {
-		return nil, 0, s.asParked(ctx, c, err, "the data set cannot be read now")
-	}
-	if err := s.open(ctx, conn, c); err != nil {
-		return nil, 0, s.asUnreachable(ctx, c, err)
-	}
-	if c.versions, err = s.recheck(ctx, recheckJob, c.ID, c.Token); err != nil {
+	if _, err := s.begin(ctx, conn, c, plan); err != nil { // a job that is reading is always wanted
 		return nil, 0, refusedAsParked(ledger.Explain(err))
 	}
-	var wanted bool // always true for a job that is reading
-	err = refusedAsParked(ledger.Explain(s.begin(ctx, conn, c, plan, &wanted)))
-	if err == nil && at == inDatabase {
+	if at == inDatabase {
 		err = s.checkGrowth(ctx, conn, c)
 	}
 	return plan, *c.RowCount, err

@@ -19,12 +19,12 @@ import (
 // coordinator of Citus queries its workers itself. Servers of postgres_fdw are queried directly, because a
 // query of the partitioned table would transfer every row.
 
-// moved parks a job if a shard of its table moved to another node during the read: its rows may then be in
+// shardMoved parks a job if a shard of its table moved to another node during the read: its rows may then be in
 // none of the job's snapshots, or in two.
-const moved parked = "a shard of the data set went to another node while the job read it"
+const shardMoved parked = "a shard of the data set went to another node while the job read it"
 
-// unreachable parks a charged job if one of its nodes does not answer.
-const unreachable parked = "a node of the data set cannot be reached now"
+// nodeUnreachable parks a charged job if one of its nodes does not answer.
+const nodeUnreachable parked = "a node of the data set cannot be reached now"
 
 // citusSettings apply to the transaction of a job on tables of Citus: each worker has one connection, whose
 // transaction lasts as long as the coordinator's and has the same settings. The search path is pg_catalog
@@ -54,7 +54,7 @@ func (s *Sidecar) checkShards(ctx context.Context, c *claim) error {
 		return err
 	}
 	if now == nil || *now != *c.shards {
-		return moved
+		return shardMoved
 	}
 	return nil
 }

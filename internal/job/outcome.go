@@ -109,7 +109,7 @@ func (s *Sidecar) asParked(ctx context.Context, c *claim, err error, message par
 	var pg *pgconn.PgError
 	switch {
 	case ctx.Err() == nil && errors.As(err, &pg) && nodeLost(pg):
-		message = unreachable
+		message = nodeUnreachable
 	case ctx.Err() != nil || pg == nil || goingDown(pg):
 		return err
 	}
@@ -117,14 +117,18 @@ func (s *Sidecar) asParked(ctx context.Context, c *claim, err error, message par
 	return message
 }
 
-// asUnreachable parks a charged job if one of its nodes cannot be opened.
-func (s *Sidecar) asUnreachable(ctx context.Context, c *claim, err error) error {
+// failureAsParked parks a charged job for what would fail one that is not charged, and if a node cannot be
+// reached.
+func (s *Sidecar) failureAsParked(ctx context.Context, c *claim, err error) error {
 	var fail *failure
-	if errors.As(err, &fail) {
-		s.log.Error("cannot read", "job", c.ID, "dataset", c.Dataset.Name, "reason", fail.message)
-		return unreachable
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &fail):
+		return parked(fail.message)
+	case errors.As(err, &pg) && nodeLost(pg):
+		return s.asParked(ctx, c, err, nodeUnreachable)
 	}
-	return s.asParked(ctx, c, err, unreachable)
+	return err
 }
 
 // goingDown reports whether the server ended the statement or the session for reasons that do not concern
@@ -139,10 +143,10 @@ func goingDown(pg *pgconn.PgError) bool {
 // not send it. An immediate retry would fail again.
 func nodeLost(pg *pgconn.PgError) bool { return pg.Code[:2] == "08" }
 
-// passing returns a reason and a hint for the job's callers if err is an obstacle that may last for a
+// temporary returns a reason and a hint for the job's callers if err is an obstacle that may last for a
 // while: a lock held by an open transaction, or a server without free connections, memory or disk space.
 // Such a job pauses before it is tried again. For any other error both are nil.
-func passing(err error) (reason, hint *string) {
+func temporary(err error) (reason, hint *string) {
 	var pg *pgconn.PgError
 	switch {
 	case !errors.As(err, &pg):
@@ -150,7 +154,7 @@ func passing(err error) (reason, hint *string) {
 	case pg.Code[:2] == "53":
 		pg = &pgconn.PgError{Message: "the server has no connection, memory or disk to spare for this job", Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
 	case nodeLost(pg):
-		pg = &pgconn.PgError{Message: string(unreachable), Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
+		pg = &pgconn.PgError{Message: string(nodeUnreachable), Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
 	case pg.Code != "55P03":
 		return nil, nil
 	case pg.Hint == "": // the reason is the server's own message

@@ -253,13 +253,15 @@ func (d naming) whyUnsettled(j int) string {
 
 // whyNull returns the reason why a release lacks intervals, for some features or for all.
 func (d naming) whyNull(r dpsco.Result) string {
-	flags := 0
+	flags := 0 // among the hidden features
+	for _, j := range r.Hidden {
+		if slices.Contains(d.flags, d.terms[j]) {
+			flags++
+		}
+	}
 	name := func(of []int) string {
 		var names []string
 		for _, j := range of {
-			if slices.Contains(d.flags, d.terms[j]) {
-				flags++
-			}
 			names = append(names, strconv.Quote(d.terms[j]))
 		}
 		return strings.Join(names, " and ")

@@ -873,7 +873,7 @@ var mutants = []mutant{
 		`{roots}}, len(b.Y), starts)`, `{roots}}, len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
 	{"second moments tell half their noise", "internal/dpsco/second_moments.go",
 		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco", "TestSecondMomentsAddTheNoise"}}},
-	{"anybody fits from second moments", "sql/functions/linear_from_moments.sql",
+	{"anybody fits from second moments", "sql/functions/calls.sql",
 		`AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN`, `AND false THEN`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
 	{"second moments are seen by everybody", "sql/views/public.sql",
 		`    FROM dp_int.second_moments m
@@ -1366,6 +1366,8 @@ var mutants = []mutant{
 		"            AND s.spent_delta <= dp_int.reserve(b.delta)) IS NOT TRUE", "            ) IS NOT TRUE", []tests{{"./tests", "TestVerifyNoticesAnOverdraft"}}},
 	{"a job that reads may fail", "sql/functions/jobs.sql",
 		"IF j.state NOT IN ('claimed', 'charged') THEN", "IF j.state NOT IN ('claimed', 'charged', 'reading') THEN", []tests{{"./tests", "TestAJobThatReadsEndsAtItsSteps"}}},
+	{"the database has another ladder than the sidecar", "sql/views/internal.sql",
+		"1.5::float8 AS growth", "1.25::float8 AS growth", []tests{{"./sql", "TestStepsAreThoseOfTheLadder"}}},
 	{"a job ends at any time", "sql/functions/jobs.sql",
 		" OR (p_step BETWEEN 0 AND j.last_step) IS NOT TRUE", "", []tests{{"./tests", "TestAJobThatReadsEndsAtItsSteps"}}},
 	{"an error while rows are counted is told in the server's words", "internal/job/outcome.go",

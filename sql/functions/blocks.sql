@@ -258,7 +258,7 @@ BEGIN
   END IF;
 END $$;
 
--- Describes what a data set protects, in the same words in notices and views.
+-- Tells the steward what the budget of a data set with blocks protects.
 CREATE OR REPLACE FUNCTION dp_int.tell_blocks(p_dataset text, p_unit name, p_one_block boolean) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -380,25 +380,21 @@ $$;
 CREATE OR REPLACE FUNCTION public.dp_last(dataset text, blocks int) RETURNS daterange
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d dp_int.dataset;
+  d CONSTANT dp_int.dataset := dp_int.granted_dataset(dp_last.dataset);
   a dp_int.account;
   running bigint;
+  ending CONSTANT text := ' No privacy budget was spent.';  -- it stands among the arguments of requests
 BEGIN
-  SELECT * INTO d FROM dp_int.dataset o
-   WHERE o.name = dp_last.dataset AND o.unregistered_at IS NULL AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR (dp_int.grant_of(o.id, session_user)).dataset IS NOT NULL);
-  IF NOT FOUND THEN
-    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(dp_last.dataset) || '"', 'NULL'), session_user
-      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant.';
-  ELSIF d.block IS NULL THEN
-    RAISE EXCEPTION 'data set "%" has no blocks', d.name USING ERRCODE = '22023', HINT = 'Requests about it are about all of its rows: leave over out.';
+  IF d.block IS NULL THEN
+    RAISE EXCEPTION 'data set "%" has no blocks', d.name USING ERRCODE = '22023', HINT = 'Requests about it are about all of its rows: leave over out.' || ending;
   ELSIF (dp_last.blocks BETWEEN 1 AND 10000) IS NOT TRUE THEN
-    RAISE EXCEPTION 'blocks must be from 1 to 10000, not %', coalesce(dp_last.blocks::text, 'NULL') USING ERRCODE = '22023', HINT = 'For instance 28.';
+    RAISE EXCEPTION 'blocks must be from 1 to 10000, not %', coalesce(dp_last.blocks::text, 'NULL') USING ERRCODE = '22023', HINT = 'For instance 28.' || ending;
   END IF;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
   running := dp_int.block_of(a.block_origin, a.block_width, dp_int.today());
   IF running < 1 THEN
     RAISE EXCEPTION 'no block of data set "%" is complete yet', d.name
-      USING ERRCODE = '55000', HINT = format('The first one is over on %s, in UTC.', dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, 1)));
+      USING ERRCODE = '55000', HINT = format('The first one is over on %s, in UTC.', dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, 1))) || ending;
   END IF;
   RETURN daterange(dp_int.block_start(a.block_origin, a.block_width, greatest(running - dp_last.blocks, 0)), dp_int.block_start(a.block_origin, a.block_width, running));
 END $$;
@@ -499,15 +495,9 @@ $$;
 CREATE OR REPLACE FUNCTION public.dp_blocks(dataset text) RETURNS TABLE(block_from date, block_to date, epsilon_spent float8, epsilon_remaining float8)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d dp_int.dataset;
+  d CONSTANT dp_int.dataset := dp_int.granted_dataset(dp_blocks.dataset);
   a dp_int.account;
 BEGIN
-  SELECT * INTO d FROM dp_int.dataset o
-   WHERE o.name = dp_blocks.dataset AND o.unregistered_at IS NULL AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR (dp_int.grant_of(o.id, session_user)).dataset IS NOT NULL);
-  IF NOT FOUND THEN
-    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(dp_blocks.dataset) || '"', 'NULL'), session_user
-      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant.';
-  END IF;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
   RETURN QUERY
   WITH known AS (
@@ -542,6 +532,11 @@ CREATE OR REPLACE VIEW dp.blocks WITH (security_barrier) AS
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL)
    ORDER BY d.name, b.block_from;
 COMMENT ON VIEW dp.blocks IS 'The blocks of data sets that have a budget for each, equal ones that follow each other in one row: from the first day to the one after the last.';
+COMMENT ON COLUMN dp.blocks.dataset IS 'The registered name of the data set';
+COMMENT ON COLUMN dp.blocks."from" IS 'The first day, in UTC, of equal blocks that follow each other';
+COMMENT ON COLUMN dp.blocks."to" IS 'The day after the last day of these blocks';
+COMMENT ON COLUMN dp.blocks.epsilon_spent IS 'What is spent of each of these blocks; rounded upward to six decimals, of a budget below 1 to six digits';
+COMMENT ON COLUMN dp.blocks.epsilon_remaining IS 'What is left of each, rounded downward in the same way';
 GRANT SELECT ON dp.blocks TO dp_analyst, dp_admin;
 
 -- Verification

@@ -239,6 +239,38 @@ LANGUAGE sql VOLATILE AS $$
    WHERE id IN (SELECT id FROM dp_int.job WHERE lease_until IS NOT NULL AND leased_at > clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
 $$;
 
+-- Does somebody else's work answer j? Of identical requests one runs and the others follow it; also a fresh one is followed,
+-- once it reads. Else j is completed with a kept release, if there is one. The caller has locked the turnstile of the data
+-- set. A running job may publish at any moment, so the search for one comes before the search for a kept release: otherwise
+-- the release could appear between the two. If the job ends without a release after j has begun to follow it, next_job
+-- returns j again.
+CREATE OR REPLACE FUNCTION dp_int.follow_or_complete(j dp_int.job) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  leader uuid;
+  kept uuid;
+BEGIN
+  SELECT id INTO leader
+    FROM dp_int.job
+   WHERE dataset = j.dataset AND request_hash = j.request_hash AND state IN ('claimed', 'charged', 'reading') AND NOT fresh AND id <> j.id
+   LIMIT 1;
+  IF NOT FOUND THEN
+    SELECT id INTO leader FROM dp_int.job WHERE dataset = j.dataset AND request_hash = j.request_hash AND state = 'reading' AND fresh LIMIT 1;
+  END IF;
+  IF FOUND THEN
+    UPDATE dp_int.job SET state = 'queued', follows = leader, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
+    -- A parked or stopped leader is tried again at once, because somebody asks for it.
+    UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp()
+     WHERE id = (SELECT id FROM dp_int.job WHERE id = leader AND state = 'reading' AND sqlstate IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED);
+    RETURN true;
+  END IF;
+  kept := dp_int.kept_release(j.dataset, j.request_hash);
+  IF kept IS NOT NULL THEN
+    PERFORM dp_int.complete_job(j.id, kept);
+  END IF;
+  RETURN kept IS NOT NULL;
+END $$;
+
 -- Claims the next job, or returns NULL. Callers are served in turn, and each caller's jobs in the order
 -- in which they were asked for. A job whose lease ran out is claimed again. Before reading its charge is
 -- refunded; once reading has begun it is tried again under the same charge with the same number of rows,
@@ -249,7 +281,6 @@ CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RET
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job;
-  kept uuid;
   leader dp_int.job;
   passed bigint;  -- the data set whose turnstile row this claim has locked
 BEGIN
@@ -292,30 +323,10 @@ BEGIN
         CONTINUE;
       END IF;
       IF NOT j.fresh THEN
-        -- Of identical requests one runs and the others follow it. Also a fresh one is followed, once it
-        -- reads. A running job may publish at any moment, so the search for one comes before the search
-        -- for a kept release: otherwise the release could appear between the two. If it ends without a
-        -- release after this job has begun to follow it, next_job returns this job again.
         EXIT WHEN passed <> j.dataset;  -- at most one turnstile per claim: two claims that take two could wait for each other
         passed := j.dataset;
         PERFORM FROM dp_int.turnstile WHERE dataset = j.dataset FOR UPDATE;
-        SELECT * INTO leader
-          FROM dp_int.job
-         WHERE dataset = j.dataset AND request_hash = j.request_hash AND state IN ('claimed', 'charged', 'reading') AND NOT fresh AND id <> j.id
-         LIMIT 1;
-        IF NOT FOUND THEN
-          SELECT * INTO leader FROM dp_int.job WHERE dataset = j.dataset AND request_hash = j.request_hash AND state = 'reading' AND fresh LIMIT 1;
-        END IF;
-        IF FOUND THEN
-          UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
-          -- A parked or stopped leader is tried again at once, because somebody asks for it.
-          UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp()
-           WHERE id = (SELECT id FROM dp_int.job WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED);
-          CONTINUE;
-        END IF;
-        kept := dp_int.kept_release(j.dataset, j.request_hash);
-        IF kept IS NOT NULL THEN
-          PERFORM dp_int.complete_job(j.id, kept);
+        IF dp_int.follow_or_complete(j) THEN
           CONTINUE;
         END IF;
       END IF;
@@ -434,7 +445,7 @@ END $$;
 -- again under its old charge. Returns false when the job was unwanted: its charge has been refunded.
 --
 -- From now on effects that depend on values may become visible at public times alone: at step k of a
--- ladder, k from 0 to p_last_step, which is p_first_step * 1.5^k from now. p_snapshot: the time of the
+-- ladder, k from 0 to p_last_step, which is p_first_step * growth^k from now (dp_int.ladder). p_snapshot: the time of the
 -- snapshot in which this attempt sees the rows.
 CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_first_step interval DEFAULT '0', p_last_step int DEFAULT 0, p_snapshot timestamptz DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -459,7 +470,7 @@ END $$;
 
 -- The time of step k of the ladder of a job that is reading.
 CREATE OR REPLACE FUNCTION dp_int.step(j dp_int.job, k int) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE AS $$ SELECT j.read_at + j.first_step * power(1.5, k) $$;
+LANGUAGE sql STABLE AS $$ SELECT j.read_at + j.first_step * power(l.growth, k) FROM dp_int.ladder l $$;
 
 -- A JSON array of numbers, NULL for anything else.
 CREATE OR REPLACE FUNCTION dp_int.numbers(p jsonb) RETURNS float8[]

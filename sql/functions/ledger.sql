@@ -239,30 +239,27 @@ LANGUAGE sql IMMUTABLE AS $$
               WHEN p_eps > 0 THEN 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(p_eps))::int)) END
 $$;
 
--- An epsilon as shown in messages, rounded upward to six decimals, or to six digits where it is small.
-CREATE OR REPLACE FUNCTION dp_int.shown_epsilon(epsilon numeric) RETURNS text
-LANGUAGE sql IMMUTABLE STRICT AS $$
-  SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(ceil(epsilon / unit) * unit) ELSE epsilon END::text
-    FROM (SELECT CASE WHEN epsilon > 0 AND epsilon < 1 THEN ('1e' || floor(log(epsilon)) - 5)::numeric ELSE 1e-6 END) AS u(unit)
+-- An epsilon rounded upward or downward: to six digits of a budget below 1, to six decimals of a larger one, but for errors of
+-- float8 arithmetic in costs. Views call no function, and dp_int.rounding does the same for them.
+CREATE OR REPLACE FUNCTION dp_int.rounded_outward(epsilon numeric, budget numeric, upward boolean) RETURNS numeric
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN upward THEN ceil(round(epsilon * u.per, 6)) ELSE floor(round(greatest(epsilon, 0) * u.per, 6)) END / u.per
+    FROM (SELECT CASE WHEN budget > 0 AND budget < 1 THEN ('1e' || 5 - floor(log(budget)))::numeric ELSE 1e6 END) AS u(per)
 $$;
 
--- A remaining epsilon as shown in messages, rounded downward in the same way.
-CREATE OR REPLACE FUNCTION dp_int.shown_remaining(epsilon numeric) RETURNS text
-LANGUAGE sql IMMUTABLE STRICT AS $$
-  SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(trunc(epsilon, CASE WHEN epsilon < 1 THEN 5 - floor(log(epsilon))::int ELSE 6 END)) ELSE trim_scale(greatest(epsilon, 0)) END::text
-$$;
-
--- An epsilon of what is spent, and one of what remains, as views and dp_explain show them: rounded upward and downward to six digits
--- of a budget below 1, to six decimals of a larger one, but for errors of float8 arithmetic in costs. The views of public.sql do the
--- same.
+-- An epsilon of what is spent, and one of what remains, as dp_explain and dp_blocks show them.
 CREATE OR REPLACE FUNCTION dp_int.rounded_up(epsilon numeric, budget numeric) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$ SELECT (ceil(round(epsilon * u.per, 6)) / u.per)::float8 FROM dp_int.per_budget(budget) AS u(per) $$;
+LANGUAGE sql IMMUTABLE AS $$ SELECT dp_int.rounded_outward(epsilon, budget, true)::float8 $$;
 
 CREATE OR REPLACE FUNCTION dp_int.rounded_down(epsilon numeric, budget numeric) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$ SELECT (floor(round(greatest(epsilon, 0) * u.per, 6)) / u.per)::float8 FROM dp_int.per_budget(budget) AS u(per) $$;
+LANGUAGE sql IMMUTABLE AS $$ SELECT dp_int.rounded_outward(epsilon, budget, false)::float8 $$;
 
-CREATE OR REPLACE FUNCTION dp_int.per_budget(budget numeric) RETURNS numeric
-LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN budget > 0 AND budget < 1 THEN ('1e' || 5 - floor(log(budget)))::numeric ELSE 1e6 END $$;
+-- The same in messages, with the epsilon itself in place of the budget.
+CREATE OR REPLACE FUNCTION dp_int.shown_epsilon(epsilon numeric) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(dp_int.rounded_outward(epsilon, epsilon, true))::text $$;
+
+CREATE OR REPLACE FUNCTION dp_int.shown_remaining(epsilon numeric) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(dp_int.rounded_outward(epsilon, epsilon, false))::text $$;
 
 -- Raises DP002: the filters of a limit of p_epsilon do not admit e after the charges t. Sums have units
 -- that are not shown to people: the message gives the epsilon that they prove. Without a caller the limit

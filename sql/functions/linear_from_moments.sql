@@ -256,7 +256,7 @@ CREATE OR REPLACE FUNCTION public.dp_linear_from_moments(dataset text, over date
 RETURNS TABLE(term text, coef float8, std_err float8, ci_low float8, ci_high float8, noise float8, why_null text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 100000 ROWS 20 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d dp_int.dataset;
+  d CONSTANT dp_int.dataset := dp_int.granted_dataset(dp_linear_from_moments.dataset);
   columns name[];
   m record;
   terms text[];
@@ -264,11 +264,7 @@ DECLARE
   fit record;
   lost record;
 BEGIN
-  SELECT * INTO d FROM dp_int.dataset x WHERE x.name = dp_linear_from_moments.dataset AND x.unregistered_at IS NULL;
-  IF NOT FOUND OR NOT pg_has_role(session_user, 'dp_admin', 'USAGE') AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN
-    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(dp_linear_from_moments.dataset) || '"', 'NULL'), session_user
-      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. This question is free.';
-  ELSIF NOT dp_linear_from_moments.ridge BETWEEN 0 AND 1e300 THEN
+  IF NOT dp_linear_from_moments.ridge BETWEEN 0 AND 1e300 THEN
     RAISE EXCEPTION 'ridge must be a number from 0 on, not %', dp_linear_from_moments.ridge USING ERRCODE = '22023', HINT = 'Leave it out: then noise decides. This question is free.';
   END IF;
   PERFORM dp_int.canonical_over(d, dp_int.window_json(dp_linear_from_moments.over));

@@ -75,7 +75,8 @@ BEGIN
       USING ERRCODE = '55P03', HINT = 'Its caller may have canceled it without a COMMIT: see pg_locks, end that session with pg_terminate_backend, and call again.';
   END;
   IF j.id IS NULL THEN
-    RAISE EXCEPTION 'there is no job %', coalesce(dp_abandon.job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
+    RAISE EXCEPTION 'there is no job %', coalesce(dp_abandon.job::text, 'NULL')
+      USING ERRCODE = '22023', HINT = coalesce((SELECT format('That is the release of job %s, which is done: there is nothing to abandon.', r.job) FROM dp_int.release r WHERE r.id = dp_abandon.job), 'See dp.jobs.');
   ELSIF j.finished_at IS NOT NULL THEN
     RETURN format('it was %s already', j.state);
   END IF;

@@ -81,7 +81,8 @@ BEGIN
   IF cardinality(p_features) <> cardinality(terms) THEN
     RAISE EXCEPTION '% feature%, but % coefficient% beside the intercept', cardinality(p_features), CASE cardinality(p_features) WHEN 1 THEN '' ELSE 's' END,
         cardinality(terms), CASE cardinality(terms) WHEN 1 THEN '' ELSE 's' END
-      USING ERRCODE = '22023', HINT = format('Give the features in the release''s order, without the intercept: %s.', dp_int.excerpt(array_to_string(terms, ', ')));
+      USING ERRCODE = '22023', HINT = CASE WHEN terms = '{}' THEN 'This release has no features: give an empty array, ''{}''.'
+                                  ELSE format('Give the features in the release''s order, without the intercept: %s.', dp_int.excerpt(array_to_string(terms, ', '))) END;
   END IF;
   RETURN dp_int.response(r.model, dp.linear_predictor(w, p_features) + p_known);
 END $$;
@@ -172,14 +173,15 @@ BEGIN
     RETURN NULL;
   ELSIF jsonb_typeof(p_features) <> 'object' THEN
     RAISE EXCEPTION 'features by name must be a JSON object, not %', dp_int.excerpt(p_features::text)
-      USING ERRCODE = '22023', HINT = format('This release has the features %s.', array_to_string(names, ', '));
+      USING ERRCODE = '22023', HINT = CASE WHEN names = '{}' THEN 'This release has no features: give an empty object, ''{}''.' ELSE format('This release has the features %s.', array_to_string(names, ', ')) END;
   END IF;
   p_features := p_features - coalesce(r.parameters ->> 'by', '')  -- it selects the coefficients
                            - ARRAY(SELECT value FROM jsonb_each_text(dp_int.known_columns(r)));
   SELECT coalesce((SELECT k FROM jsonb_object_keys(p_features) AS k WHERE NOT k = ANY (names) LIMIT 1), (SELECT n FROM unnest(names) AS n WHERE NOT p_features ? n LIMIT 1)) INTO stray;
   IF stray IS NOT NULL THEN
     RAISE EXCEPTION '% "%"', CASE WHEN p_features ? stray THEN 'this release has no feature' ELSE 'no value is given for feature' END, dp_int.excerpt(stray)
-      USING ERRCODE = '42703', HINT = format('Name each of its features once: %s%s.', array_to_string(names, ', '),
+      USING ERRCODE = '42703', HINT = format('%s%s.', CASE WHEN names <> '{}' THEN 'Name each of its features once: ' || array_to_string(names, ', ')
+                                                        WHEN r.parameters ? 'by' THEN 'This release has no features: name the group alone' ELSE 'This release has no features: name none' END,
         (SELECT string_agg(format('; and, if you like, its %s, %s', c.key, c.value), '' ORDER BY c.key) FROM jsonb_each_text(dp_int.known_columns(r)) AS c));
   END IF;
   FOREACH f IN ARRAY names LOOP

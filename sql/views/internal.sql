@@ -1,7 +1,17 @@
 -- Views that the public ones and the functions build on.
 
+CREATE OR REPLACE VIEW dp_int.rounding AS
+  SELECT d.id AS dataset, CASE WHEN b.epsilon > 0 AND b.epsilon < 1 THEN ('1e' || 5 - floor(log(b.epsilon)))::numeric ELSE 1e6 END AS per
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account
+   CROSS JOIN LATERAL (SELECT least(a.epsilon, d.epsilon)) AS b(epsilon);
+COMMENT ON VIEW dp_int.rounding IS 'How many units an epsilon has to which views round, as dp_int.rounded_outward does: six digits of a budget below 1, six decimals of a larger one.';
+
+CREATE OR REPLACE VIEW dp_int.ladder AS SELECT 1.5::float8 AS growth;
+COMMENT ON VIEW dp_int.ladder IS 'The ratio of consecutive steps of the ladder of a job, ladderGrowth of the sidecar. A view, because views call no function.';
+
 -- The stage of a job, in words and times that do not depend on values. While a job reads, the time is the
--- next step of its ladder: the least k for which first_step * 1.5^k after read_at is in the future.
+-- next step of its ladder: the least k for which first_step * growth^k after read_at is in the future.
 CREATE OR REPLACE VIEW dp_int.stage AS
   SELECT j.id AS job,
          CASE WHEN j.state = 'queued' AND j.follows IS NOT NULL THEN 'waiting for an identical request'
@@ -10,12 +20,13 @@ CREATE OR REPLACE VIEW dp_int.stage AS
               WHEN j.state = 'reading' AND j.sqlstate IS NOT NULL THEN 'charged, waiting to read'
               WHEN j.state = 'reading' THEN 'charged, running'
               ELSE j.state END AS stage,
-         CASE WHEN j.state = 'reading' AND j.sqlstate IS NULL THEN j.read_at + j.first_step * power(1.5, least(n.k, j.last_step)) END AS expected_at
+         CASE WHEN j.state = 'reading' AND j.sqlstate IS NULL THEN j.read_at + j.first_step * power(l.growth, least(n.k, j.last_step)) END AS expected_at
     FROM dp_int.job j
+   CROSS JOIN dp_int.ladder l
    CROSS JOIN LATERAL (
      SELECT extract(epoch FROM clock_timestamp() - j.read_at)::float8 / nullif(extract(epoch FROM j.first_step), 0)::float8 AS passed) AS t
    CROSS JOIN LATERAL (
-     SELECT CASE WHEN t.passed > 1 THEN ceil(ln(t.passed) / ln(1.5::float8)) ELSE 0 END AS k) AS n;
+     SELECT CASE WHEN t.passed > 1 THEN ceil(ln(t.passed) / ln(l.growth)) ELSE 0 END AS k) AS n;
 COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it but for the number of jobs ahead, and when it may be done.';
 
 -- Computed in one pass over all active jobs: join it for many jobs. For a single one

@@ -28,8 +28,7 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
          CASE WHEN g.epsilon IS NOT NULL THEN (floor(round(greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0) * u.per, 6)) / u.per)::float8 END AS my_epsilon_remaining
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
-   CROSS JOIN LATERAL (SELECT CASE WHEN b.epsilon > 0 AND b.epsilon < 1 THEN ('1e' || 5 - floor(log(b.epsilon)))::numeric ELSE 1e6 END  -- dp_int.per_budget
-                         FROM (SELECT least(a.epsilon, d.epsilon)) AS b(epsilon)) AS u(per)
+    JOIN dp_int.rounding u ON u.dataset = d.id
     LEFT JOIN dp_int.my_grant g ON g.dataset = d.id
     LEFT JOIN dp_int.caller_total t ON t.account = a.id AND t.principal = (SELECT me.principal FROM dp_int.me)
    WHERE d.unregistered_at IS NULL
@@ -41,9 +40,7 @@ CREATE OR REPLACE VIEW dp.grants WITH (security_barrier) AS
   SELECT d.name AS dataset, r.rolname::text AS grantee, g.epsilon::float8 AS epsilon, (ceil(round(coalesce(t.proven_epsilon, 0) * u.per, 6)) / u.per)::float8 AS epsilon_spent
     FROM dp_int.dataset_grant g
     JOIN dp_int.dataset d ON d.id = g.dataset
-    JOIN dp_int.account a ON a.id = d.account
-   CROSS JOIN LATERAL (SELECT CASE WHEN b.epsilon > 0 AND b.epsilon < 1 THEN ('1e' || 5 - floor(log(b.epsilon)))::numeric ELSE 1e6 END
-                         FROM (SELECT least(a.epsilon, d.epsilon)) AS b(epsilon)) AS u(per)
+    JOIN dp_int.rounding u ON u.dataset = d.id
     JOIN dp_int.principal p ON p.id = g.principal AND p.cluster = (SELECT system_identifier FROM pg_control_system())
     JOIN pg_catalog.pg_roles r ON r.oid = p.role
     LEFT JOIN dp_int.caller_total t ON t.account = d.account AND t.principal = g.principal
@@ -129,8 +126,60 @@ CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
 COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
 GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients, dp.scores, dp.descriptions, dp.suggested_scales, dp.moments TO dp_analyst, dp_admin;
 GRANT SELECT ON dp.ledger, dp.grants TO dp_admin;
+COMMENT ON COLUMN dp.datasets.dataset IS 'The registered name';
+COMMENT ON COLUMN dp.datasets.relation IS 'The table or view, with its schema';
+COMMENT ON COLUMN dp.datasets.target IS 'The target of a request that names none';
+COMMENT ON COLUMN dp.datasets.features IS 'The features of a request that names none; any registered column may be named as target or feature';
+COMMENT ON COLUMN dp.datasets.scales IS 'By column, its public magnitude, or {"center", "scale"}; of a column that is not named the default methods find a scale, for a part of a request''s budget, or take it as 1';
+COMMENT ON COLUMN dp.datasets.row_count IS 'The public number of rows, or of persons where there is a unit; NULL until a sidecar has counted, and where there are blocks: each window has a number of its own';
+COMMENT ON COLUMN dp.datasets.accounting IS 'How costs add up: pure, zcdp or rdp';
+COMMENT ON COLUMN dp.datasets.options IS 'As registered';
+COMMENT ON COLUMN dp.datasets.registered_at IS 'When it was registered';
+COMMENT ON COLUMN dp.datasets.renyi_order IS 'The order at which rdp accounting adds up divergences; NULL for other accounting';
+COMMENT ON COLUMN dp.datasets.labels IS 'By column, the two values that are its labels, the negative one first';
+COMMENT ON COLUMN dp.datasets.default_delta IS 'The delta of a request that gives none; NULL: there is none to give';
+COMMENT ON COLUMN dp.datasets.categories IS 'By column, its levels; the first is the reference';
+COMMENT ON COLUMN dp.datasets.unit IS 'The column that tells persons apart; NULL: one row is one person';
+COMMENT ON COLUMN dp.datasets.max_rows IS 'How many rows of a person take part, at most; NULL without a unit';
+COMMENT ON COLUMN dp.datasets.persons IS 'How many persons were registered in place of counted, with blocks of each block; NULL: they are counted, or there is no unit';
+COMMENT ON COLUMN dp.datasets.block IS 'The column whose day, in UTC, says in which block of time a row is; NULL: there are no blocks';
+COMMENT ON COLUMN dp.datasets.block_width IS 'How long a block is: whole days or whole months';
+COMMENT ON COLUMN dp.datasets.block_origin IS 'The first day of the first block, in UTC';
+COMMENT ON COLUMN dp.datasets.block_rows IS 'How many rows of each block were registered in place of counted; NULL: they are counted';
+COMMENT ON COLUMN dp.datasets.block_is_fixed IS 'Why rows stay in their blocks: by the word of the steward, or as the database found';
+COMMENT ON COLUMN dp.datasets.protects IS 'Whose replacement the budget bounds: every row, all rows of a person, or all rows that a person has in one block';
+COMMENT ON COLUMN dp.datasets.placement IS 'Where rows are while a job works on them: auto, memory or database';
+COMMENT ON COLUMN dp.datasets.distribution IS 'How rows were distributed over nodes at registration; NULL: one snapshot shows them all';
+COMMENT ON COLUMN dp.budget.dataset IS 'The registered name of the data set';
+COMMENT ON COLUMN dp.budget.epsilon_total IS 'The budget that all who ask share; with blocks, that of each block';
+COMMENT ON COLUMN dp.budget.epsilon_spent IS 'The least epsilon that would have admitted what was charged, with blocks in the fullest of them; rounded upward to six decimals, of a budget below 1 to six digits';
+COMMENT ON COLUMN dp.budget.epsilon_remaining IS 'What is left of epsilon_total, rounded downward in the same way';
+COMMENT ON COLUMN dp.budget.delta_total IS 'The delta of the budget; 0: it has none';
+COMMENT ON COLUMN dp.budget.entries IS 'The number of charges and refunds';
+COMMENT ON COLUMN dp.budget.my_epsilon_total IS 'The caller''s own limit; NULL: none';
+COMMENT ON COLUMN dp.budget.my_epsilon_spent IS 'What the caller has spent on the people in the data set, rounded upward as epsilon_spent';
+COMMENT ON COLUMN dp.budget.my_epsilon_remaining IS 'What is left of my_epsilon_total, rounded downward; NULL where there is no limit';
+COMMENT ON COLUMN dp.grants.dataset IS 'The registered name of the data set';
+COMMENT ON COLUMN dp.grants.grantee IS 'The role, by its name now; of a group all members may ask';
+COMMENT ON COLUMN dp.grants.epsilon IS 'The personal limit, of each member of a group; NULL: none';
+COMMENT ON COLUMN dp.grants.epsilon_spent IS 'What the role itself has spent on the people in the data set, under whatever name; rounded upward to six decimals, of a budget below 1 to six digits';
+COMMENT ON COLUMN dp.jobs.id IS 'The job, as dp_submit and dp_run return it';
+COMMENT ON COLUMN dp.jobs.model IS 'l1, linear, huber, logistic or poisson; score, describe, scales or moments';
+COMMENT ON COLUMN dp.jobs.dataset IS 'The registered name of the data set';
+COMMENT ON COLUMN dp.jobs.eps IS 'The epsilon that was asked for';
+COMMENT ON COLUMN dp.jobs.delta IS 'The delta that was asked for, or chosen where none was';
+COMMENT ON COLUMN dp.jobs.status IS 'queued, running, done, failed, canceled or abandoned';
 COMMENT ON COLUMN dp.jobs.stage IS
   'Where the job stands. charged, running: its budget is spent, and it reads and fits. charged, waiting to read: its budget is spent, once; its table could not be read, and it is tried again by itself. charged, out of time: its budget is spent, once; it is tried again when the same is asked again.';
+COMMENT ON COLUMN dp.jobs.sqlstate IS 'The SQLSTATE of error; NULL: there is none, or the job only waits to be charged';
+COMMENT ON COLUMN dp.jobs.error IS 'Why it failed or was canceled, cannot be read now, or waits to be charged';
+COMMENT ON COLUMN dp.jobs.created_at IS 'When it was asked for';
+COMMENT ON COLUMN dp.jobs.finished_at IS 'When it ended; NULL: it has not';
+COMMENT ON COLUMN dp.jobs.hint IS 'What to do about error, and whether budget was spent';
+COMMENT ON COLUMN dp.jobs.release IS 'Its result, as in dp.releases; NULL until it is done';
+COMMENT ON COLUMN dp.jobs.expected_at IS 'When it may be done, from public facts, while it is charged and runs; else NULL';
+COMMENT ON COLUMN dp.jobs.caller IS 'Who asked, by the name of then';
+COMMENT ON COLUMN dp.jobs.request IS 'What was asked: model, eps, delta, columns, their scales and options';
 COMMENT ON COLUMN dp.releases.id IS 'The release; see dp.coefficients, dp_coef, dp_predict';
 COMMENT ON COLUMN dp.releases.job IS 'The job that it is the result of';
 COMMENT ON COLUMN dp.releases.model IS 'l1, linear, huber, logistic or poisson; score for the metrics of another release, see dp.scores; describe, scales and moments, see dp.descriptions, dp.suggested_scales and dp.moments';
@@ -145,9 +194,11 @@ COMMENT ON COLUMN dp.releases.read_at IS 'As of when the rows were read; NULL fo
 COMMENT ON COLUMN dp.releases.over IS 'The window of time whose rows were read, where there are blocks';
 COMMENT ON COLUMN dp.releases.where_level IS 'The levels whose rows it is about; NULL: all';
 COMMENT ON COLUMN dp.releases.huber_delta IS 'The delta of Huber''s loss that coefficients and intervals are about, in target scales, of groups the least: the one asked for, in parameters, or a smaller one, and where the target has no registered scale one in units of the target itself; NULL for other models and methods, and for releases from before this was noted';
+COMMENT ON COLUMN dp.releases.target IS 'The target that was asked for; of a score that of the scored release';
+COMMENT ON COLUMN dp.releases.features IS 'The features that were asked for, in their order; of a score those of the scored release';
 COMMENT ON COLUMN dp.releases.rows IS 'The public number of rows, or of persons, that it was made for: counted, or registered in place of that; NULL for releases from before this was noted';
 COMMENT ON COLUMN dp.scores.release IS 'The release that was scored, as in dp.coefficients';
-COMMENT ON COLUMN dp.scores.metric IS 'r2, mean_absolute_error, root_mean_squared_error, log_loss, accuracy or brier_score';
+COMMENT ON COLUMN dp.scores.metric IS 'r2, mean_absolute_error, root_mean_squared_error, log_loss, accuracy, brier_score, deviance_explained or mean_deviance';
 COMMENT ON COLUMN dp.scores.value IS 'The metric, over the rows in which nothing is missing; errors in the target''s units; NULL: see why_null';
 COMMENT ON COLUMN dp.scores.ci_low IS 'Lower end of a 95 % confidence interval, of sampling and noise; NULL: see why_null';
 COMMENT ON COLUMN dp.scores.ci_high IS 'Its upper end';
@@ -172,7 +223,7 @@ COMMENT ON COLUMN dp.coefficients.share IS 'The share of rows that the group was
 COMMENT ON COLUMN dp.descriptions.release IS 'The release, as in dp.releases';
 COMMENT ON COLUMN dp.descriptions.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.descriptions.column_name IS 'The column; NULL: all columns of the request together';
-COMMENT ON COLUMN dp.descriptions.statistic IS 'usable_share, mean, quartile_1, median, quartile_3, true_share or complete_share';
+COMMENT ON COLUMN dp.descriptions.statistic IS 'usable_share, mean, quartile_1, median, quartile_3, true_share, share of a level, or complete_share';
 COMMENT ON COLUMN dp.descriptions.value IS 'Over the values that are not missing; NULL: see why_null';
 COMMENT ON COLUMN dp.descriptions.ci_low IS 'Lower end of a 95 % confidence interval, of sampling and noise; NULL: see why_null';
 COMMENT ON COLUMN dp.descriptions.ci_high IS 'Its upper end';
@@ -202,3 +253,22 @@ COMMENT ON COLUMN dp.moments.scales IS 'Scales and centers of the columns; a col
 COMMENT ON COLUMN dp.moments.eps IS 'The epsilon that was asked for';
 COMMENT ON COLUMN dp.moments.delta IS 'The delta that was asked for, or chosen where none was';
 COMMENT ON COLUMN dp.moments.released_at IS 'When it was published; the rows are those of shortly before';
+COMMENT ON COLUMN dp.ledger.id IS 'The entry';
+COMMENT ON COLUMN dp.ledger.at IS 'When it was appended';
+COMMENT ON COLUMN dp.ledger.account IS 'The account: the people whose budget it is';
+COMMENT ON COLUMN dp.ledger.seq IS 'The number of the entry in its account, from 1';
+COMMENT ON COLUMN dp.ledger.kind IS 'charge, refund, which gives a charge back, or budget, which is what else stewards did';
+COMMENT ON COLUMN dp.ledger.dataset IS 'The name under which it was asked or done';
+COMMENT ON COLUMN dp.ledger.caller IS 'Who asked, or the steward';
+COMMENT ON COLUMN dp.ledger.job IS 'The job that is charged; NULL for kind budget';
+COMMENT ON COLUMN dp.ledger.event IS 'The mechanisms of a charge and how often each ran, as a JSON object; for kind budget what was done';
+COMMENT ON COLUMN dp.ledger.epsilon IS 'Its cost in pure epsilon; NULL: it has none. Negative for a refund, as the other costs';
+COMMENT ON COLUMN dp.ledger.rho IS 'Its cost in rho of zero-concentrated differential privacy; NULL: it has none';
+COMMENT ON COLUMN dp.ledger.renyi IS 'Its Renyi divergences at the orders of renyi_grid; NULL: it has none';
+COMMENT ON COLUMN dp.ledger.renyi_grid IS 'The number of the list of orders';
+COMMENT ON COLUMN dp.ledger.delta IS 'The delta that its mechanisms spend themselves';
+COMMENT ON COLUMN dp.ledger.arithmetic IS 'Whether the guarantee depends on floating-point arithmetic: exact if it does not';
+COMMENT ON COLUMN dp.ledger.refunds IS 'The id of the charge that it gives back; NULL for other kinds';
+COMMENT ON COLUMN dp.ledger.previous IS 'The hash of the entry before, in hex';
+COMMENT ON COLUMN dp.ledger.hash IS 'SHA-256 of previous and all other columns but id, in hex';
+COMMENT ON COLUMN dp.ledger.blocks IS 'The blocks that it is of, from 0 at block_origin; NULL: there are none';
