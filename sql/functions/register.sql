@@ -240,6 +240,17 @@ LANGUAGE sql STABLE AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object('accounting', a.accounting, 'order', a.renyi_order, 'epsilon', p_epsilon, 'delta', p_delta, 'cap', a.cap, 'account_epsilon', a.epsilon))
 $$;
 
+-- The hint for a registration whose accounting or delta is not that of the account which the people have. Before the first
+-- charge the data sets of the account can be registered again with another.
+CREATE OR REPLACE FUNCTION dp_int.way_to_delta(a dp_int.account, p_accounting text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN dp_int.charged(a.id) THEN format('All data sets of these people have one accounting, fixed since the first charge, and one delta. Register with %s.', same.arguments)
+              ELSE format('Nothing was charged yet. Before the first charge dp_unregister and dp_register choose another for all data sets of these people: dp_unregister %s, then dp_register and dp_grant each again, as this one, with the delta%s that all are to have. Or keep theirs, and register this one with %s.',
+                          (SELECT string_agg(format('"%s"', d.name), ', ' ORDER BY d.name) FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL),
+                          CASE WHEN p_accounting = 'rdp' OR a.accounting = 'rdp' THEN ' and the accounting' END, same.arguments) END
+    FROM (SELECT format('accounting => %L, delta => %s%s', a.accounting, a.delta::float8, CASE a.accounting WHEN 'pure' THEN ', which of the models only dp_l1_regress can use' END)) AS same(arguments)
+$$;
+
 CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
                                    scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}', labels jsonb DEFAULT '{}',
                                    categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL,
@@ -304,7 +315,7 @@ BEGIN
   PERFORM dp_int.refuse_labels_of_boolean(dp_register.relation, l.key::name, l.value) FROM jsonb_each(dp_register.labels) AS l WHERE NOT levels ? l.key;
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'data set "%" is registered already', dp_register.dataset
-      USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';
+      USING ERRCODE = '42710', HINT = 'dp_set_budget changes its budget, dp_set_scales its scales, dp_set_labels its labels and, before the first charge, dp_set_categories its categories. To change anything else dp_unregister it, dp_register it again and dp_grant it again: grants do not go over to another registration, and what was spent stays spent.';
   END IF;
 
   eps := dp_int.exact(dp_register.epsilon);
@@ -339,11 +350,11 @@ BEGIN
   END IF;
   IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
     RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
-      USING ERRCODE = '22023', HINT = format('Accounting is fixed with the first charge, and by other data sets of theirs. Register with accounting => %L, delta => %s.', a.accounting, a.delta::float8);
+      USING ERRCODE = '22023', HINT = dp_int.way_to_delta(a, mode);
   ELSIF alone THEN
     a := dp_int.keep_account(a, mode, eps, del);
   ELSIF a.delta <> del THEN
-    RAISE EXCEPTION 'these people''s account has delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Register with the same delta.';
+    RAISE EXCEPTION 'these people''s account has delta %', a.delta::float8 USING ERRCODE = '22023', HINT = dp_int.way_to_delta(a, mode);
   END IF;
   UPDATE dp_int.account n SET block_width = dp_register.block_width, block_origin = dp_register.block_origin WHERE n.id = a.id RETURNING * INTO a;
   own_cap := dp_int.positive_cap(a, eps, del);
