@@ -406,6 +406,48 @@ func TestHelpPredictsByName(t *testing.T) {
 	}
 }
 
+// Examples of fits by groups call them wherever they can, and ask where something is missing: a delta, or labels.
+func TestHelpExamplesOfFitsByGroups(t *testing.T) {
+	w := newWorld(t, 50, 0)
+	a := "a_" + w.dataset // it comes first
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 30 + i AS paid, i AS age, i %% 2 AS region FROM generate_series(1, 500) i; GRANT SELECT ON public.%[1]s TO dp_sidecar`, a))
+	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+	for _, c := range []struct {
+		register string
+		want     map[string]string
+	}{
+		{`SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 50)`, map[string]string{
+			"l1":       `SELECT dataset, categories FROM dp.datasets /* dp_l1_regress_by needs a category, or a boolean feature */`,
+			"logistic": `SELECT dataset, categories FROM dp.datasets /* dp_logistic_regress_by needs a category, or a boolean feature */`}},
+		{`SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 50, categories => '{"region": [0, 1]}')`, map[string]string{
+			"l1":       `SELECT * FROM dp_l1_regress_by('A', 'region', 1.0, target => 'paid', features => '{age}')`,
+			"linear":   `SELECT * FROM dp_explain('linear', 'A', 1.0, target => 'paid', features => '{age}', options => '{"by": "region"}')`,
+			"logistic": `SELECT * FROM dp_explain('logistic', 'A', 1.0, target => 'paid', features => '{age}', options => '{"by": "region", "negative_label": 0, "positive_label": 1}')`}},
+		{`SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 50, 1e-5, categories => '{"region": [0, 1]}', labels => '{"age": [1, 2]}')`, map[string]string{
+			"linear":   `SELECT * FROM dp_linear_regress_by('A', 'region', 1.0, target => 'paid', features => '{age}')`,
+			"logistic": `SELECT * FROM dp_logistic_regress_by('A', 'region', 1.0, target => 'age', features => '{}')`}},
+	} {
+		w.exec(w.steward, c.register, a, "public."+a)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, a, w.person)
+		for model, want := range c.want {
+			text := one[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name = $1`, "dp_"+model+"_regress_by")
+			if text != strings.ReplaceAll(want, "'A'", "'"+a+"'") {
+				t.Errorf("%s: %s", model, text)
+			}
+			if !strings.Contains(c.register, "1e-5") && model != "l1" { // nothing is charged
+				w.mustRun(w.analyst, text)
+			}
+		}
+		if !strings.Contains(c.register, "1e-5") {
+			w.exec(w.steward, `SELECT dp_unregister($1)`, a)
+			continue
+		}
+		for model := range c.want {
+			w.mustRun(w.analyst, one[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name = $1`, "dp_"+model+"_regress_by"))
+		}
+	}
+}
+
 // Every example of dp_help runs, for the person it is shown to, and all that he
 // can call is there.
 func TestHelpExamplesRun(t *testing.T) {

@@ -139,6 +139,10 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.is_count(p_model text) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_model = 'poisson' $$;
 
+-- Is a request of this model, or its release, a fit, whose answer is coefficients?
+CREATE OR REPLACE FUNCTION dp_int.is_fit(p_model text) RETURNS boolean
+LANGUAGE sql STABLE AS $$ SELECT EXISTS (SELECT FROM dp_int.model m WHERE m.name = p_model) $$;
+
 -- The options that name a column which is read in addition to target and features, as an object of option
 -- and column.
 CREATE OR REPLACE FUNCTION dp_int.beside_of(p_model text, p_options jsonb) RETURNS jsonb
