@@ -190,7 +190,7 @@ BEGIN
     RETURN QUERY SELECT 'charged_already', 'the same request is charged, and its result is not there yet: asking again waits for it at no further cost'::text;
   END IF;
   RETURN QUERY SELECT 'warning', w
-    FROM dp_int.doubts(q.dataset, q.request, (SELECT (p ->> 'value')::bigint FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'rows')) AS w;
+    FROM dp_int.warnings(q.dataset, q.request, (SELECT (p ->> 'value')::bigint FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'rows')) AS w;
 END $$;
 
 -- Waits for the answer to a question over its loopback connection.

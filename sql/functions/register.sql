@@ -411,7 +411,7 @@ BEGIN
   PERFORM dp_int.tell_spent(d, true);
   PERFORM dp_int.tell_unscaled(d.name, d.scales);
   PERFORM dp_int.tell_placement(d);
-  PERFORM dp_int.notice_scales(d.relid, d.target || d.features, d.scales, d.labels || d.categories);
+  PERFORM dp_int.tell_missing_scales(d.relid, d.target || d.features, d.scales, d.labels || d.categories);
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,

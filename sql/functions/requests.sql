@@ -135,10 +135,6 @@ BEGIN
   END IF;
 END $$;
 
--- Is the target of a model a count, with a linear logarithm of its mean?
-CREATE OR REPLACE FUNCTION dp_int.is_count(p_model text) RETURNS boolean
-LANGUAGE sql IMMUTABLE AS $$ SELECT p_model = 'poisson' $$;
-
 -- Is a request of this model, or its release, a fit, whose answer is coefficients?
 CREATE OR REPLACE FUNCTION dp_int.is_fit(p_model text) RETURNS boolean
 LANGUAGE sql STABLE AS $$ SELECT EXISTS (SELECT FROM dp_int.model m WHERE m.name = p_model) $$;
@@ -171,15 +167,15 @@ DECLARE
   given record;
 BEGIN
   FOR given IN SELECT key AS option, value AS name FROM jsonb_each_text(p_beside) ORDER BY key LOOP
-    IF NOT given.name = ANY ((d.target || d.features)::text[]) THEN
+    IF d.categories ? given.name THEN
+      RAISE EXCEPTION '% "%" is a category, not a number', given.option, given.name
+        USING ERRCODE = '22023', HINT = CASE given.option WHEN 'exposure' THEN 'An exposure is what was counted over, such as years.' WHEN 'weight' THEN 'A weight is how much a row counts.'
+                                          ELSE 'An offset is a part of the prediction that is known.' END || ' No privacy budget was spent.';
+    ELSIF NOT given.name = ANY ((d.target || d.features)::text[]) THEN
       RAISE EXCEPTION '% "%" is not registered in data set "%"', given.option, dp_int.excerpt(given.name), d.name
         USING ERRCODE = '42703', HINT = dp_int.columns_hint(d, given.name::name);
     ELSIF given.name = ANY ((p_target || p_features)::text[]) THEN
       RAISE EXCEPTION '% "%" is the target or a feature too', given.option, given.name USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
-    ELSIF d.categories ? given.name THEN
-      RAISE EXCEPTION '% "%" is a category, not a number', given.option, given.name
-        USING ERRCODE = '22023', HINT = CASE given.option WHEN 'exposure' THEN 'An exposure is what was counted over, such as years.' WHEN 'weight' THEN 'A weight is how much a row counts.'
-                                          ELSE 'An offset is a part of the prediction that is known.' END || ' No privacy budget was spent.';
     ELSIF EXISTS (SELECT FROM jsonb_each_text(p_beside) AS other WHERE other.key < given.option AND other.value = given.name) THEN
       RAISE EXCEPTION '% "%" is named by another option too', given.option, given.name USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
     END IF;
