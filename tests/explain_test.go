@@ -418,8 +418,8 @@ func TestHelpExamplesOfFitsByGroups(t *testing.T) {
 		want     map[string]string
 	}{
 		{`SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 50)`, map[string]string{
-			"l1":       `SELECT dataset, categories FROM dp.datasets /* dp_l1_regress_by needs a category, or a boolean feature */`,
-			"logistic": `SELECT dataset, categories FROM dp.datasets /* dp_logistic_regress_by needs a category, or a boolean feature */`}},
+			"l1":       `SELECT dataset, categories FROM dp.datasets /* dp_l1_regress_by needs a category or a boolean column beside its target */`,
+			"logistic": `SELECT dataset, categories FROM dp.datasets /* dp_logistic_regress_by needs a category or a boolean column beside its target */`}},
 		{`SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 50, categories => '{"region": [0, 1]}')`, map[string]string{
 			"l1":       `SELECT * FROM dp_l1_regress_by('A', 'region', 1.0, target => 'paid', features => '{age}')`,
 			"linear":   `SELECT * FROM dp_explain('linear', 'A', 1.0, target => 'paid', features => '{age}', options => '{"by": "region"}')`,

@@ -327,7 +327,7 @@ LANGUAGE sql STABLE AS $$
             LATERAL (SELECT (m.delta = 0 OR h.delta > 0) AND (NOT m.labels OR h.label IS NOT NULL)) AS c(complete)
       WHERE m.name = p_model AND g.name IS NOT NULL AND (t.name = h.label AND m.labels OR NOT h.categories ? t.name)
       ORDER BY c.complete DESC, h.ordinality LIMIT 1),
-    CASE WHEN EXISTS (SELECT FROM dp_int.example_datasets()) THEN format('SELECT dataset, categories FROM dp.datasets /* dp_%s_regress_by needs a category, or a boolean feature */', p_model)
+    CASE WHEN EXISTS (SELECT FROM dp_int.example_datasets()) THEN format('SELECT dataset, categories FROM dp.datasets /* dp_%s_regress_by needs a category or a boolean column beside its target */', p_model)
          ELSE format('SELECT * FROM dp_%s_regress_by(''claims'', ''region'', 1.0)', p_model) END)
 $$;
 
