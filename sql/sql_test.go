@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -462,5 +463,18 @@ func TestScalesGoDownAsNumbers(t *testing.T) {
 	script(t, conn, "down", string(down))
 	if got := query[string](t, conn, `SELECT string_agg(scales::text, ' ' ORDER BY name) FROM dp_int.dataset`)[0]; got != `{"x": 30, "y": 3, "z": 4} {"x": 3} {}` {
 		t.Error(got)
+	}
+}
+
+// The rows of dp_help are numbered as they stand, so that their order is one.
+func TestRowsOfHelpAreNumbered(t *testing.T) {
+	rows := regexp.MustCompile(`(?m)^      \((\d+), (?:NULL|'dp_\w+'), 'dp[._]`).FindAllStringSubmatch(sql.Code(), -1)
+	if len(rows) < 50 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for i, row := range rows {
+		if row[1] != strconv.Itoa(i+1) {
+			t.Errorf("row %d has number %s", i+1, row[1])
+		}
 	}
 }

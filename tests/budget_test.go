@@ -154,6 +154,41 @@ func TestASecondNameNeverRaisesTheCap(t *testing.T) {
 	w.wantError(err, "DP002", "from 0 to 1.5, the budget is 1")
 }
 
+// A delta that was forgotten at the first registration is no fate: before the first charge the hint says how all data sets get
+// one, which works, and afterwards with what the newcomer can be registered. The hint of a name that is taken says what changes.
+func TestAForgottenDeltaCanBeGivenBeforeTheFirstCharge(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	register := func(name string, rest string) error {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1`+rest+`)`, name, "public."+w.dataset)
+		return err
+	}
+	again := "again_" + w.dataset
+	err := register(again, ", 1e-6")
+	w.wantError(err, "22023", `dp_unregister "`+w.dataset+`", then dp_register and dp_grant each again, as this one, with the delta that all are to have`)
+	w.wantError(err, "22023", "register this one with accounting => 'pure', delta => 0, which of the models only dp_l1_regress can use")
+	err = register(w.dataset, ", 1e-6")
+	for _, name := range []string{"dp_set_budget", "dp_set_scales", "dp_set_labels", "dp_set_categories", "dp_unregister", "dp_register it again and dp_grant it again"} {
+		w.wantError(err, "42710", name)
+	}
+	if err := register(again, ", accounting => 'pure', delta => 0"); err != nil {
+		t.Error(err)
+	}
+	w.exec(w.steward, `SELECT dp_unregister($1), dp_unregister($2)`, w.dataset, again)
+	for _, name := range []string{w.dataset, again} {
+		if err := register(name, ", 1e-6"); err != nil {
+			t.Errorf("%v: %s", err, hint(err))
+		}
+	}
+	w.wantError(register("third", ", 1e-7"), "22023", "register this one with accounting => 'zcdp', delta => 1e-06.")
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.1)`, w.dataset)
+	err = register("third", ", 1e-7")
+	w.wantError(err, "22023", "fixed since the first charge, and one delta. Register with accounting => 'zcdp', delta => 1e-06.")
+	if strings.Contains(hint(err), "Nothing was charged") {
+		t.Error(hint(err))
+	}
+}
+
 func TestTwoAccountsDoNotMeet(t *testing.T) {
 	w, v := newWorld(t, 1, 0), newWorld(t, 1, 0)
 	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s_v AS SELECT a.amount, b.age FROM public.%[1]s a JOIN public.%[2]s b USING (age)`, w.dataset, v.dataset))

@@ -126,6 +126,7 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		{`SELECT * FROM dp_explain('l1', '%s', 0.5, features => '{age}', options => '{"tau": 0.9}')`, "warning", "the quantile 0.9 may come out beyond nearly all rows where residuals are small beside the scale of amount: a scale as large as they are, with a center, helps, or about 2000 rows at eps 0.5"},
 		{`SELECT * FROM dp_explain('l1', '%s', 1.5, features => '{age}', options => '{"tau": 0.1, "weight": "region", "max_weight": 5}')`, "warning", "or about 2300 rows at eps 1.5"},
 		{`SELECT * FROM dp_explain('l1', '%s', 2, features => '{age}', options => '{"tau": 0.9, "method": "objective_perturbation"}')`, "warning", "with a center, helps, or the method staged"},
+		{`SELECT * FROM dp_explain('l1', '%s', 1, features => '{}')`, "warning", "no feature is asked for: the fit has an intercept alone, and says nothing of what amount depends on"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "no release of these coefficients tells"},
 		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate", "aggregator": "centre"}')`, "rows_for_10_percent", "no number of rows does"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"trim": 5}')`, "reason", "another method: trimmed"},
@@ -403,6 +404,48 @@ func TestHelpPredictsByName(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_grant($1 || '_b', $2)`, name, w.person)
 	if by := one[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name = 'dp_l1_regress_by'`); by != `SELECT * FROM dp_l1_regress_by('`+name+`_b', 'member', 1.0, target => 'paid', features => '{age}')` {
 		t.Error(by)
+	}
+}
+
+// Examples of fits by groups call them wherever they can, and ask where something is missing: a delta, or labels.
+func TestHelpExamplesOfFitsByGroups(t *testing.T) {
+	w := newWorld(t, 50, 0)
+	a := "a_" + w.dataset // it comes first
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 30 + i AS paid, i AS age, i %% 2 AS region FROM generate_series(1, 500) i; GRANT SELECT ON public.%[1]s TO dp_sidecar`, a))
+	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+	for _, c := range []struct {
+		register string
+		want     map[string]string
+	}{
+		{`SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 50)`, map[string]string{
+			"l1":       `SELECT dataset, categories FROM dp.datasets /* dp_l1_regress_by needs a category or a boolean column beside its target */`,
+			"logistic": `SELECT dataset, categories FROM dp.datasets /* dp_logistic_regress_by needs a category or a boolean column beside its target */`}},
+		{`SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 50, categories => '{"region": [0, 1]}')`, map[string]string{
+			"l1":       `SELECT * FROM dp_l1_regress_by('A', 'region', 1.0, target => 'paid', features => '{age}')`,
+			"linear":   `SELECT * FROM dp_explain('linear', 'A', 1.0, target => 'paid', features => '{age}', options => '{"by": "region"}')`,
+			"logistic": `SELECT * FROM dp_explain('logistic', 'A', 1.0, target => 'paid', features => '{age}', options => '{"by": "region", "negative_label": 0, "positive_label": 1}')`}},
+		{`SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 50, 1e-5, categories => '{"region": [0, 1]}', labels => '{"age": [1, 2]}')`, map[string]string{
+			"linear":   `SELECT * FROM dp_linear_regress_by('A', 'region', 1.0, target => 'paid', features => '{age}')`,
+			"logistic": `SELECT * FROM dp_logistic_regress_by('A', 'region', 1.0, target => 'age', features => '{}')`}},
+	} {
+		w.exec(w.steward, c.register, a, "public."+a)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, a, w.person)
+		for model, want := range c.want {
+			text := one[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name = $1`, "dp_"+model+"_regress_by")
+			if text != strings.ReplaceAll(want, "'A'", "'"+a+"'") {
+				t.Errorf("%s: %s", model, text)
+			}
+			if !strings.Contains(c.register, "1e-5") && model != "l1" { // nothing is charged
+				w.mustRun(w.analyst, text)
+			}
+		}
+		if !strings.Contains(c.register, "1e-5") {
+			w.exec(w.steward, `SELECT dp_unregister($1)`, a)
+			continue
+		}
+		for model := range c.want {
+			w.mustRun(w.analyst, one[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name = $1`, "dp_"+model+"_regress_by"))
+		}
 	}
 }
 

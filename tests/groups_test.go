@@ -58,7 +58,11 @@ func TestACategoryBesideTheFeaturesIsExplained(t *testing.T) {
 			t.Error(said)
 		}
 	}
-	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1, features => '{age,cod}')`, w.dataset)
+	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, options => '{"weight": "code", "max_weight": 1}')`, w.dataset)
+	w.wantError(err, "22023", `weight "code" is a category, not a number`)
+	_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, options => '{"weight": "cod", "max_weight": 1}')`, w.dataset)
+	w.wantError(err, "42703", `Registered columns are paid, age, region, kept, visits, days. No privacy budget was spent.`)
+	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1, features => '{age,cod}')`, w.dataset)
 	if said := hint(err); strings.Contains(said, "beside") {
 		t.Error(said)
 	}

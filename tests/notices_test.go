@@ -125,6 +125,7 @@ func TestSpendersAreWarned(t *testing.T) {
 	for _, c := range []struct{ sql, says string }{
 		{`SELECT * FROM dp_linear_regress('` + w.dataset + `', 0.01)`, "too few rows"},
 		{`SELECT * FROM dp_l1_regress('` + w.dataset + `', 11, features => '{age}')`, "eps 11 promises little"},
+		{`SELECT * FROM dp_l1_regress('` + w.dataset + `', 1, features => '{}')`, "the fit has an intercept alone"},
 		{`SELECT * FROM dp_huber_regress('` + bare + `', 1, method => 'gd')`, "no scale is registered"},
 		{`CALL dp_run('linear', '` + w.dataset + `', 0.02)`, "too few rows"},
 		{`SELECT dp_submit('huber', '` + loose + `', 1, 0.01)`, "delta is above one"},

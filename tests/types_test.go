@@ -16,8 +16,11 @@ import (
 // those of the steward.
 var hinted = regexp.MustCompile(`(CREATE VIEW .*? TO dp_sidecar;)|(SELECT dp_register\(.*?\);)`)
 
+// named are the levels that a steward names in place of those of hints.
+var named = strings.NewReplacer("<level>", "a level", "<negative value>", "stays", "<positive value>", "leaves")
+
 // follow runs what the hint of a refused registration names, and returns how many statements
-// of each person there were.
+// of each person there were. Statements with levels that the steward is to name are refused until he has named them.
 func (w *world) follow(hint string) (owner, steward int) {
 	w.Helper()
 	for _, m := range hinted.FindAllStringSubmatch(hint, -1) {
@@ -27,8 +30,13 @@ func (w *world) follow(hint string) (owner, steward int) {
 		} else {
 			steward++
 		}
-		if _, err := conn.PgConn().Exec(context.Background(), m[0]).ReadAll(); err != nil {
-			w.Errorf("%s: %v", m[0], err)
+		statement := named.Replace(m[0])
+		if statement != m[0] {
+			_, err := conn.PgConn().Exec(context.Background(), m[0]).ReadAll()
+			w.wantError(err, "22023", "leaves its levels to you")
+		}
+		if _, err := conn.PgConn().Exec(context.Background(), statement).ReadAll(); err != nil {
+			w.Errorf("%s: %v", statement, err)
 		}
 	}
 	return owner, steward
@@ -85,26 +93,52 @@ func TestEveryTypeCanBeRegisteredOrIsRefusedWithAWayOut(t *testing.T) {
 	}
 }
 
+// The hint for columns of text says whose levels are to be named, for every statement of it, and a value that a hint has in place
+// of a level is one where it is a label of an enum, whose labels are known.
+func TestHintsOfTextSayWhatToNameInPlaceOfLevels(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	table := "public." + w.dataset + "_t"
+	w.exec(w.super, fmt.Sprintf(`CREATE TYPE public.%[2]s_e AS ENUM ('<level>', 'b'); CREATE TABLE %[1]s (y float8, region text, ward text, stay money, kind public.%[2]s_e); GRANT SELECT ON %[1]s TO dp_sidecar`, table, w.dataset))
+	const level, two = ` In place of "<level>" name the levels that there are, from public knowledge`, ` In place of "<negative value>" and "<positive value>" name the two values, from public knowledge`
+	for _, c := range []struct {
+		target, features string
+		says             []string
+	}{
+		{"y", "{region}", []string{level}}, {"y", "{stay,region}", []string{level}}, {"region", "{y}", []string{two}}, {"region", "{y,ward}", []string{level, two}}, {"y", "{stay}", nil},
+	} {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register('x', $1::text::regclass, $2, $3, 1)`, table, c.target, c.features)
+		w.wantError(err, "22023", "which no model can use")
+		for _, sentence := range []string{level, two} {
+			if strings.Contains(hint(err), sentence) != slices.Contains(c.says, sentence) {
+				t.Errorf("%s of %s: %s", c.target, c.features, hint(err))
+			}
+		}
+	}
+	w.exec(w.steward, `SELECT dp_register('e_' || $1, $2::text::regclass, 'y', '{kind}', 1, categories => '{"kind": "enum"}')`, w.dataset, table)
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_set_categories('e_' || $1, '{"kind": "enum", "region": ["north", "<level>"]}')`, w.dataset)
+	w.wantError(err, "22023", `category "region" has "<level>"`)
+}
+
 // A target of text has two labels, not levels with a remainder: the hint names their places, or the labels that the call has.
 func TestTheHintOfATargetOfTextNamesTwoLabels(t *testing.T) {
 	w := newWorld(t, 10, 1e-5)
 	table := w.dataset + "_churn"
 	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT CASE i %% 2 WHEN 0 THEN 'stays' ELSE 'leaves' END AS churn, i AS age FROM generate_series(1, 100) i; GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
-	for k, c := range []struct{ labels, negative, positive string }{{`{}`, "the negative value", "the positive value"}, {`{"churn": ["stays", "leaves"]}`, "stays", "leaves"}} {
+	for k, labels := range []string{`{}`, `{"churn": ["stays", "leaves"]}`} {
 		name := fmt.Sprintf("%s_%d", table, k)
-		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'churn', '{age}', 10, 1e-5, labels => $3)`, name, "public."+table, c.labels)
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'churn', '{age}', 10, 1e-5, labels => $3)`, name, "public."+table, labels)
 		w.wantError(err, "22023", "which no model can use")
-		said := strings.Split(hint(err), "If it is text of numbers")[0]
-		if !strings.Contains(said, "name both, the negative one first") || strings.Contains(said, "*") || strings.Contains(said, "a level") {
-			t.Errorf("%s: %s", c.labels, said)
+		category := strings.Split(hint(err), "If it is text of numbers")[0]
+		if !strings.Contains(category, "name both, the negative one first") || strings.Contains(category, "*") || strings.Contains(category, "<level>") || strings.Contains(category, "<negative value>") == strings.Contains(labels, "churn") {
+			t.Errorf("%s: %s", labels, category)
 		}
-		if _, steward := w.follow(said); steward != 1 {
-			t.Errorf("%s: %s", c.labels, said)
+		if _, steward := w.follow(category); steward != 1 {
+			t.Errorf("%s: %s", labels, category)
 		}
 		w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
-		labels := w.explain(w.analyst, `SELECT * FROM dp_explain('logistic', $1, 5)`, name)
-		if got := one[string](w, w.steward, `SELECT concat(labels -> 'churn' ->> 0, ', ', labels -> 'churn' ->> 1) FROM dp.datasets WHERE dataset = $1`, name); got != c.negative+", "+c.positive || labels["possible"] != "yes" {
-			t.Errorf("%s: the labels are %s, %v", c.labels, got, labels)
+		said := w.explain(w.analyst, `SELECT * FROM dp_explain('logistic', $1, 5)`, name)
+		if got := one[string](w, w.steward, `SELECT concat(labels -> 'churn' ->> 0, ', ', labels -> 'churn' ->> 1) FROM dp.datasets WHERE dataset = $1`, name); got != "stays, leaves" || said["possible"] != "yes" {
+			t.Errorf("%s: the labels are %s, %v", labels, got, said)
 		}
 	}
 }

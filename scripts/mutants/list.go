@@ -1327,7 +1327,7 @@ var mutants = []mutant{
 	{"a view that moved to another table gets a fresh account", "sql/functions/population.sql",
 		"ELSIF former.account <> coalesce(p_account, 0) THEN", "ELSIF false THEN", []tests{{"./tests", "TestAViewThatMoved"}}},
 	{"a view over functions is a new population a second time", "sql/functions/register.sql",
-		" OR EXISTS (SELECT FROM dp_int.dataset d WHERE d.relid = dp_register.relation AND d.unregistered_at IS NULL) THEN", " THEN", []tests{{"./tests", "TestAViewOfNobodyKnown"}}},
+		" OR EXISTS (SELECT FROM dp_int.dataset o WHERE o.relid = d.relid AND o.unregistered_at IS NULL) THEN", " THEN", []tests{{"./tests", "TestAViewOfNobodyKnown"}}},
 	{"whoever may update a second parent is not looked at", "sql/functions/freeze.sql",
 		"ON i.inhrelid = r.relid)", "ON i.inhrelid = r.relid AND false)", []tests{{"./sql", "TestWhatFixesAColumn"}}},
 	{"a budget can be set in a copy", "sql/functions/register.sql",

@@ -49,6 +49,11 @@ BEGIN
         WHEN kind.typcategory = 'N' THEN format('Levels of this column are whole numbers of type %s, without leading zeros.', format_type(kind.oid, NULL))
         ELSE 'A level has 200 bytes at most.' END;
   END IF;
+  SELECT l INTO bad FROM unnest(levels) AS l WHERE l = ANY (dp_int.level_placeholders()) AND kind.typtype <> 'e' LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'category "%" has "%" where a hint leaves its levels to you', p_column, bad
+      USING ERRCODE = '22023', HINT = 'In place of it name the levels that there are, from public knowledge, never read from the table; "*" is every other value.';
+  END IF;
   SELECT l INTO bad FROM unnest(levels) AS l GROUP BY l HAVING count(*) > 1 LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'category "%" has the level "%" twice', p_column, bad

@@ -16,7 +16,7 @@ $$;
 -- A request for a description, checked and made canonical. Its columns are stored as those of a fit, the
 -- first as the target, so that they are read in the same way. It names no scales, because a description
 -- does not depend on them. flags: the boolean columns; whole: those that are described in whole numbers,
--- integers and, in seconds, dates and timestamps. p_spends: as in dp_int.prepare. p_where: the levels that count.
+-- integers and, in seconds, dates and timestamps. p_spends: as in dp_int.granted_dataset. p_where: the levels that count.
 CREATE OR REPLACE FUNCTION dp_int.prepare_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
                                                    p_spends boolean DEFAULT true, p_over jsonb DEFAULT NULL, p_where jsonb DEFAULT NULL) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -24,18 +24,13 @@ DECLARE
   d dp_int.dataset;
   budget_delta float8;
   r dp_int.request;
-  c name;
   asked name[];
 BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.check_eps(p_eps);
   p_eps := dp_int.typed(p_eps);
   p_delta := dp_int.typed(p_delta);
-  SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
-  IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL AND (p_spends OR NOT pg_has_role(p_caller, 'dp_admin', 'USAGE')) THEN
-    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), p_caller
-      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
-  END IF;
+  d := dp_int.granted_dataset(p_caller, p_dataset, p_spends);
   PERFORM dp_int.check_size(d, p_columns, '{}');
   SELECT a.delta INTO STRICT budget_delta FROM dp_int.account a WHERE a.id = d.account;
   r.delta := coalesce(p_delta, CASE WHEN budget_delta = 0 THEN 0 ELSE least(1e-6, d.default_delta::float8, budget_delta) END);
@@ -46,15 +41,7 @@ BEGIN
   ELSIF array_ndims(p_columns) > 1 OR cardinality(p_columns) = 0 THEN
     RAISE EXCEPTION 'columns must be a list of names' USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''; NULL stands for all of them. No privacy budget was spent.';
   END IF;
-  FOREACH c IN ARRAY coalesce(p_columns, '{}') LOOP
-    IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
-      RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
-        USING ERRCODE = '42703', HINT = dp_int.columns_hint(d, c);
-    END IF;
-  END LOOP;
-  IF dp_int.named_twice(p_columns) IS NOT NULL THEN
-    RAISE EXCEPTION 'column "%" stands twice among the columns', dp_int.named_twice(p_columns) USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
-  END IF;
+  PERFORM dp_int.check_registered(d, coalesce(p_columns, '{}'), 'the columns');
   asked := ARRAY(SELECT n.name FROM unnest(d.target || array_remove(d.features, d.target)) WITH ORDINALITY AS n(name, o) WHERE p_columns IS NULL OR n.name = ANY (p_columns) ORDER BY n.o);
   r.dataset := d.id;
   r.model := p_model;

@@ -190,7 +190,7 @@ BEGIN
     RETURN QUERY SELECT 'charged_already', 'the same request is charged, and its result is not there yet: asking again waits for it at no further cost'::text;
   END IF;
   RETURN QUERY SELECT 'warning', w
-    FROM dp_int.doubts(q.dataset, q.request, (SELECT (p ->> 'value')::bigint FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'rows')) AS w;
+    FROM dp_int.warnings(q.dataset, q.request, (SELECT (p ->> 'value')::bigint FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'rows')) AS w;
 END $$;
 
 -- Waits for the answer to a question over its loopback connection.
@@ -311,113 +311,110 @@ LANGUAGE sql STABLE AS $$
     FROM unnest(p_features) WITH ORDINALITY AS f(name, n)
 $$;
 
--- An example call by groups, on the first data set that has a category, or a boolean feature, and, where targets are labels, a
--- column whose labels are known; otherwise a query of the registered categories.
+-- An example call by groups, on the first data set with a delta, if the model spends one, that has a category or a boolean
+-- feature and, where targets are labels, a column whose labels are known. Where there is none the example is a call of
+-- dp_explain, which says what is missing; where no data set has groups, a query of the registered categories.
 CREATE OR REPLACE FUNCTION dp_int.example_by(p_model text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT coalesce(
-    (SELECT format('SELECT * FROM dp_%s_regress_by(%L, %L, 1.0, target => %L, features => %L%s)', m.name, h.name, c.name, t.name, array_remove(array_remove(h.features, c.name), t.name), h.over)
-       FROM dp_int.model m, dp_int.example_datasets() h,
-            LATERAL (SELECT CASE WHEN m.labels THEN h.label ELSE h.target END) AS t(name),
-            LATERAL (SELECT coalesce((SELECT min(k) FROM jsonb_object_keys(h.categories) AS k WHERE k <> t.name), (SELECT min(f) FROM unnest(h.features) AS f WHERE f <> t.name AND dp_int.is_boolean(h.relid, f::name)))) AS c(name)
-      WHERE m.name = p_model AND (m.delta = 0 OR h.delta > 0) AND c.name IS NOT NULL AND (m.labels OR NOT h.categories ? t.name) LIMIT 1),
-    CASE WHEN EXISTS (SELECT FROM dp_int.example_datasets()) THEN 'SELECT dataset, categories FROM dp.datasets' ELSE format('SELECT * FROM dp_%s_regress_by(''claims'', ''region'', 1.0)', p_model) END)
+    (SELECT CASE WHEN c.complete THEN format('SELECT * FROM dp_%s_regress_by(%L, %L, 1.0, target => %L, features => %L%s)', m.name, h.name, g.name, t.name, f.features, h.over)
+                 ELSE format('SELECT * FROM dp_explain(%L, %L, 1.0, target => %L, features => %L, options => %L%s)', m.name, h.name, t.name, f.features,
+                             jsonb_build_object('by', g.name) || CASE WHEN m.labels AND h.label IS NULL THEN '{"positive_label": 1, "negative_label": 0}' ELSE '{}' END::jsonb, h.over) END
+       FROM dp_int.model m, dp_int.example_datasets() WITH ORDINALITY AS h,
+            LATERAL (SELECT CASE WHEN m.labels THEN coalesce(h.label, h.target) ELSE h.target END) AS t(name),
+            LATERAL (SELECT coalesce((SELECT min(k) FROM jsonb_object_keys(h.categories) AS k WHERE k <> t.name), (SELECT min(f) FROM unnest(h.features) AS f WHERE f <> t.name AND dp_int.is_boolean(h.relid, f::name)))) AS g(name),
+            LATERAL (SELECT array_remove(array_remove(h.features, g.name), t.name)) AS f(features),
+            LATERAL (SELECT (m.delta = 0 OR h.delta > 0) AND (NOT m.labels OR h.label IS NOT NULL)) AS c(complete)
+      WHERE m.name = p_model AND g.name IS NOT NULL AND (t.name = h.label AND m.labels OR NOT h.categories ? t.name)
+      ORDER BY c.complete DESC, h.ordinality LIMIT 1),
+    CASE WHEN EXISTS (SELECT FROM dp_int.example_datasets()) THEN format('SELECT dataset, categories FROM dp.datasets /* dp_%s_regress_by needs a category or a boolean column beside its target */', p_model)
+         ELSE format('SELECT * FROM dp_%s_regress_by(''claims'', ''region'', 1.0)', p_model) END)
 $$;
 
-CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT c.name, c.does, h.example
-    FROM (VALUES
-      (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d, scales => ''%c''%k)'),
-      (2, 'dp_admin', 'dp_grant', 'lets somebody ask', 'SELECT dp_grant(''%s'', session_user)'),
-      (3, 'dp_admin', 'dp_set_labels', 'declares which two values of a column are labels, as in {"readmitted": [0, 1]}', 'SELECT dp_set_labels(''%s'', ''%l'')'),
-      (3, 'dp_admin', 'dp_set_categories', 'declares the levels of columns that are categories, before the first charge', 'SELECT dp_set_categories(''%s'', d.categories) FROM dp.datasets d WHERE d.dataset = ''%s'' AND NOT EXISTS (SELECT FROM dp.releases r WHERE r.dataset = d.dataset)'),
-      (2, 'dp_admin', 'dp.grants', 'who may ask, with which limit, and what each has spent', 'SELECT * FROM dp.grants'),
-      (4, 'dp_admin', 'dp_revoke', 'takes a grant back', 'SELECT dp_revoke(''%s'', session_user)'),
-      (5, 'dp_admin', 'dp_set_budget', 'sets the whole budget; what was spent stays spent', 'SELECT dp_set_budget(''%s'', %e, %d)'),
-      (6, 'dp_admin', 'dp_unregister', 'ends a data set; what was spent on its people stays spent', 'SELECT dp_unregister(''%s'')'),
-      (7, 'dp_admin', 'dp_abandon', 'ends a job that takes too long: its budget stays spent, and nothing is released', 'SELECT id, dp_abandon(id) FROM dp.jobs WHERE status = ''running'' AND expected_at < now() - interval ''1 hour'''),
-      (8, 'dp_admin', 'dp_verify', 'recomputes the ledger and reports what does not fit', 'SELECT * FROM dp_verify()'),
-      (9, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
-      (10, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
-      (11, 'dp_admin', 'dp_set_scales', 'changes the typical magnitudes of columns, and their centers; grants and releases stay', 'SELECT dp_set_scales(d.dataset, d.scales) FROM dp.datasets d WHERE d.dataset = ''%s'''),
-      (11, 'dp_admin', 'dp_set_placement', 'says where the rows of a data set are while a job works on them', 'SELECT dp_set_placement(d.dataset, d.placement) FROM dp.datasets d WHERE d.dataset = ''%s'''),
-      (0, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0%o)'),
-      (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0%o)'),
-      (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties, and twelve methods of the literature by name', '%L'),
-      (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', '%H'),
-      (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', '%G'),
-      (15, 'dp_analyst', 'dp_linear_regress_by', 'a fit of each group, by a category, for the price of one', '%B'),
-      (15, 'dp_analyst', 'dp_huber_regress_by', 'the same of robust linear regression', '%U'),
-      (15, 'dp_analyst', 'dp_logistic_regress_by', 'the same of log-odds', '%O'),
-      (15, 'dp_analyst', 'dp_poisson_regress_by', 'the same of counts', '%C'),
-      (15, 'dp_analyst', 'dp_l1_regress_by', 'the same of medians, without a delta', '%M'),
-      (15, 'dp_analyst', 'dp_poisson_regress', 'logarithm of a mean count, of an exposure', '%P'),
-      (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
-      (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5%o)'),
-      (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
-      (19, 'dp_analyst', 'dp_result', 'the coefficients of a job that is done', 'SELECT r.* FROM dp.jobs j, dp_result(j.id) r WHERE j.status = ''done'''),
-      (20, 'dp_analyst', 'dp_cancel', 'cancels a job unless its budget is spent already', 'SELECT dp_cancel(j.id) FROM dp.jobs j WHERE j.status = ''queued'''),
-      (21, 'dp_analyst', 'dp_run', 'submits, commits and waits: for psql and pg_cron', 'CALL dp_run(''l1'', ''%s'', 0.5%o)'),
-      (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
-      (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
-      (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
-      (25, NULL, 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM (SELECT r.id FROM dp.releases r JOIN dp.datasets d USING (dataset) WHERE dataset = ''%s'' AND released_at > registered_at AND model NOT IN (''score'', ''describe'', ''scales'', ''moments'') ORDER BY released_at DESC LIMIT 1) r, dp_explain_score(r.id, 0.5) e'),
-      (26, 'dp_analyst', 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', 'SELECT * FROM dp_describe(''%s'', 0.1%o)'),
-      (27, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1%o)'),
-      (28, 'dp_analyst', 'dp_moments', 'sums of all products of two columns, for free fits; charged like a fit', 'SELECT m.* FROM dp.datasets d, dp_moments(d.dataset, 0.2%o) m WHERE d.dataset = ''%s'' AND d.default_delta > 0'),
-      (29, NULL, 'dp_linear_from_moments', 'least squares from second moments that were released, free', 'SELECT f.* FROM dp.datasets d JOIN dp.moments m USING (dataset), dp_linear_from_moments(d.dataset, m.over, m.terms[cardinality(m.terms)], ''{}'') f WHERE m.dataset = ''%s'''),
-      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%v'') FROM dp.releases r WHERE r.dataset = ''%s'' AND r.features = ''%p'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'') AND NOT r.parameters ? ''by'' ORDER BY released_at DESC LIMIT 1'),
-      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'') LIMIT 1'),
-      (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'')'),
-      (34, NULL, 'dp_test', 'are all these coefficients 0? one, or several at once', 'SELECT c.terms[1:1], t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL AND share IS NULL GROUP BY release) c, dp_test(c.release, c.terms[1:1]) t'),
-      (35, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
-      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%v'') p WHERE r.dataset = ''%s'' AND r.features = ''%p'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'') AND NOT r.parameters ? ''by'' ORDER BY released_at DESC LIMIT 1'),
-      (37, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
-      (38, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
-      (38, NULL, 'dp_blocks', 'what is spent and left of each block of a table that grows', 'SELECT d.dataset, b.* FROM dp.datasets d, dp_blocks(d.dataset) b WHERE d.block IS NOT NULL'),
-      (38, NULL, 'dp_last', 'the last complete blocks of a table that grows, as a window', 'SELECT dp_last(d.dataset, 28) FROM dp.datasets d WHERE d.block IS NOT NULL LIMIT 1'),
-      (39, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
-      (40, NULL, 'dp.coefficients', 'the coefficients of releases', 'SELECT * FROM dp.coefficients'),
-      (41, NULL, 'dp.scores', 'how well releases predict', 'SELECT * FROM dp.scores'),
-      (42, NULL, 'dp.descriptions', 'what columns hold', 'SELECT * FROM dp.descriptions'),
-      (43, NULL, 'dp.suggested_scales', 'scales that were read from the rows', 'SELECT * FROM dp.suggested_scales'),
-      (43, NULL, 'dp.moments', 'second moments that were released', 'SELECT * FROM dp.moments'),
-      (44, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
-      (45, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
-      (46, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
-    ) AS c(position, role, name, does, pattern)
+-- What the examples of dp_help name: the first data set that the caller may see, or one that there might be.
+-- fit_features and fit_values: the features of its latest fit, and a value of each; fits: the condition that a
+-- release r is a fit.
+CREATE OR REPLACE FUNCTION dp_int.example_words() RETURNS TABLE(dataset text, relation text, target text, features text[], scales jsonb, categories text, labels jsonb,
+                                                                epsilon numeric, delta numeric, over text, fit_features text[], fit_values text, fits text)
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(first.name, 'claims'), coalesce(first.relation, 'public.claims'), coalesce(first.target, 'amount'), asked.features, asked.scales,
+         CASE WHEN first.categories <> '{}' THEN format(', categories => %L', first.categories) ELSE '' END, coalesce(first.labels, '{}'),
+         coalesce(first.epsilon, 2), coalesce(first.delta, 0), coalesce(first.over, ''),
+         fit.features, dp_int.example_features(first.relid, fit.features, asked.scales, coalesce(first.categories, '{}')),
+         (SELECT format('r.model IN (%s)', string_agg(quote_literal(m.name), ', ' ORDER BY m.name)) FROM dp_int.model m)
+    FROM (SELECT) AS always
     LEFT JOIN (SELECT * FROM dp_int.example_datasets() LIMIT 1) AS first ON true,
     LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}'), coalesce(first.scales, '{"amount": 2000, "vehicle_value": 20000, "annual_km": 12000, "driver_age": 40}')) AS asked(features, scales),
-    LATERAL (SELECT coalesce((SELECT r.features FROM dp.releases r WHERE r.dataset = first.name AND r.model NOT IN ('score', 'describe', 'scales', 'moments') AND NOT r.parameters ? 'by'
-                               ORDER BY r.released_at DESC LIMIT 1), asked.features)) AS predicted(features),
-    LATERAL (SELECT string_agg(CASE WHEN piece.n > 1 THEN
-                      CASE left(piece.text, 1)
-                        WHEN 's' THEN replace(coalesce(first.name, 'claims'), '''', '''''')
-                        WHEN 'r' THEN replace(coalesce(first.relation, 'public.claims'), '''', '''''')
-                        WHEN 't' THEN replace(coalesce(first.target, 'amount'), '''', '''''')
-                        WHEN 'f' THEN replace(asked.features::text, '''', '''''')
-                        WHEN 'c' THEN replace(asked.scales::text, '''', '''''')
-                        WHEN 'k' THEN CASE WHEN first.categories <> '{}' THEN format(', categories => %L', first.categories) ELSE '' END
-                        WHEN 'l' THEN replace(coalesce(first.labels, '{}')::text, '''', '''''')
-                        WHEN 'L' THEN dp_int.example_of('linear')
-                        WHEN 'H' THEN dp_int.example_of('huber')
-                        WHEN 'B' THEN dp_int.example_by('linear')
-                        WHEN 'U' THEN dp_int.example_by('huber')
-                        WHEN 'O' THEN dp_int.example_by('logistic')
-                        WHEN 'C' THEN dp_int.example_by('poisson')
-                        WHEN 'M' THEN dp_int.example_by('l1')
-                        WHEN 'G' THEN dp_int.example_of('logistic')
-                        WHEN 'P' THEN dp_int.example_of('poisson')
-                        WHEN 'p' THEN replace(predicted.features::text, '''', '''''')
-                        WHEN 'v' THEN replace(dp_int.example_features(first.relid, predicted.features, asked.scales, coalesce(first.categories, '{}')), '''', '''''')
-                        WHEN 'o' THEN coalesce(first.over, '')
-                        WHEN 'e' THEN coalesce(first.epsilon, 2)::text
-                        WHEN 'd' THEN coalesce(first.delta, 0)::text END || substr(piece.text, 2)
-                    ELSE piece.text END, '' ORDER BY piece.n)
-               FROM string_to_table(c.pattern, '%') WITH ORDINALITY AS piece(text, n)) AS h(example)
-   WHERE c.role IS NULL OR pg_has_role(session_user, c.role, 'USAGE')
-   ORDER BY c.position
+    LATERAL (SELECT coalesce((SELECT r.features FROM dp.releases r WHERE r.dataset = first.name AND dp_int.is_fit(r.model) AND NOT r.parameters ? 'by'
+                               ORDER BY r.released_at DESC LIMIT 1), asked.features)) AS fit(features)
+$$;
+
+-- The number of a row is its place.
+CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT h.name, h.does, h.example
+    FROM dp_int.example_words() AS w, LATERAL (VALUES
+      (1, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', format('SELECT * FROM dp_explain(''l1'', %L, 1.0%s)', w.dataset, w.over)),
+      (2, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', format('SELECT dp_register(%L, %L, %L, %L, 1, %s, scales => %L%s)', w.dataset || '_too', w.relation, w.target, w.features, w.delta, w.scales, w.categories)),
+      (3, 'dp_admin', 'dp_grant', 'lets somebody ask', format('SELECT dp_grant(%L, session_user)', w.dataset)),
+      (4, 'dp_admin', 'dp.grants', 'who may ask, with which limit, and what each has spent', 'SELECT * FROM dp.grants'),
+      (5, 'dp_admin', 'dp_revoke', 'takes a grant back', format('SELECT dp_revoke(%L, session_user)', w.dataset)),
+      (6, 'dp_admin', 'dp_set_labels', 'declares which two values of a column are labels, as in {"readmitted": [0, 1]}', format('SELECT dp_set_labels(%L, %L)', w.dataset, w.labels)),
+      (7, 'dp_admin', 'dp_set_categories', 'declares the levels of columns that are categories, before the first charge', format('SELECT dp_set_categories(%L, d.categories) FROM dp.datasets d WHERE d.dataset = %L AND NOT EXISTS (SELECT FROM dp.releases r WHERE r.dataset = d.dataset)', w.dataset, w.dataset)),
+      (8, 'dp_admin', 'dp_set_scales', 'changes the typical magnitudes of columns, and their centers; grants and releases stay', format('SELECT dp_set_scales(d.dataset, d.scales) FROM dp.datasets d WHERE d.dataset = %L', w.dataset)),
+      (9, 'dp_admin', 'dp_set_budget', 'sets the whole budget; what was spent stays spent', format('SELECT dp_set_budget(%L, %s, %s)', w.dataset, w.epsilon, w.delta)),
+      (10, 'dp_admin', 'dp_set_placement', 'says where the rows of a data set are while a job works on them', format('SELECT dp_set_placement(d.dataset, d.placement) FROM dp.datasets d WHERE d.dataset = %L', w.dataset)),
+      (11, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
+      (12, 'dp_admin', 'dp_unregister', 'ends a data set; what was spent on its people stays spent', format('SELECT dp_unregister(%L)', w.dataset)),
+      (13, 'dp_admin', 'dp_abandon', 'ends a job that takes too long: its budget stays spent, and nothing is released', 'SELECT id, dp_abandon(id) FROM dp.jobs WHERE status = ''running'' AND expected_at < now() - interval ''1 hour'''),
+      (14, 'dp_admin', 'dp_verify', 'recomputes the ledger and reports what does not fit', 'SELECT * FROM dp_verify()'),
+      (15, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
+      (16, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
+      (17, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
+      (18, NULL, 'dp_blocks', 'what is spent and left of each block of a table that grows', 'SELECT d.dataset, b.* FROM dp.datasets d, dp_blocks(d.dataset) b WHERE d.block IS NOT NULL'),
+      (19, NULL, 'dp_last', 'the last complete blocks of a table that grows, as a window', 'SELECT dp_last(d.dataset, 28) FROM dp.datasets d WHERE d.block IS NOT NULL LIMIT 1'),
+      (20, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', format('SELECT * FROM dp_l1_regress(%L, 1.0%s)', w.dataset, w.over)),
+      (21, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties, and twelve methods of the literature by name', dp_int.example_of('linear')),
+      (22, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', dp_int.example_of('huber')),
+      (23, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', dp_int.example_of('logistic')),
+      (24, 'dp_analyst', 'dp_poisson_regress', 'logarithm of a mean count, of an exposure', dp_int.example_of('poisson')),
+      (25, 'dp_analyst', 'dp_l1_regress_by', 'median regression of each group, by a category, for the price of one', dp_int.example_by('l1')),
+      (26, 'dp_analyst', 'dp_linear_regress_by', 'least squares of each group, by a category, for the price of one', dp_int.example_by('linear')),
+      (27, 'dp_analyst', 'dp_huber_regress_by', 'robust linear regression of each group, by a category, for the price of one', dp_int.example_by('huber')),
+      (28, 'dp_analyst', 'dp_logistic_regress_by', 'log-odds of a label of each group, by a category, for the price of one', dp_int.example_by('logistic')),
+      (29, 'dp_analyst', 'dp_poisson_regress_by', 'logarithm of a mean count of each group, by a category, for the price of one', dp_int.example_by('poisson')),
+      (30, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', format('SELECT dp_last_release(%L)', w.dataset)),
+      (31, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', format('SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = %L AND %s', w.dataset, w.fits)),
+      (32, NULL, 'dp_test', 'are all these coefficients 0? one, or several at once', 'SELECT c.terms[1:1], t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL AND share IS NULL GROUP BY release) c, dp_test(c.release, c.terms[1:1]) t'),
+      (33, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
+      (34, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', format('SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = %L AND %s LIMIT 1', w.dataset, w.fits)),
+      (35, NULL, 'dp_predict', 'a prediction from a release, free', format('SELECT dp_predict(r.id, %L) FROM dp.releases r WHERE r.dataset = %L AND r.features = %L AND %s AND NOT r.parameters ? ''by'' ORDER BY released_at DESC LIMIT 1', w.fit_values, w.dataset, w.fit_features, w.fits)),
+      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', format('SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, %L) p WHERE r.dataset = %L AND r.features = %L AND %s AND NOT r.parameters ? ''by'' ORDER BY released_at DESC LIMIT 1', w.fit_values, w.dataset, w.fit_features, w.fits)),
+      (37, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', format('SELECT s.* FROM dp_last_release(%L) r, dp_score(r, 0.5) s WHERE r IS NOT NULL', w.dataset)),
+      (38, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', format('SELECT dp_submit_score(r, 0.5) FROM dp_last_release(%L) r WHERE r IS NOT NULL', w.dataset)),
+      (39, NULL, 'dp_explain_score', 'what a score would cost and leave; spends nothing', format('SELECT e.* FROM (SELECT r.id FROM dp.releases r JOIN dp.datasets d USING (dataset) WHERE dataset = %L AND released_at > registered_at AND %s ORDER BY released_at DESC LIMIT 1) r, dp_explain_score(r.id, 0.5) e', w.dataset, w.fits)),
+      (40, 'dp_analyst', 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', format('SELECT * FROM dp_describe(%L, 0.1%s)', w.dataset, w.over)),
+      (41, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', format('SELECT * FROM dp_scales(%L, 0.1%s)', w.dataset, w.over)),
+      (42, 'dp_analyst', 'dp_moments', 'sums of all products of two columns, for free fits; charged like a fit', format('SELECT m.* FROM dp.datasets d, dp_moments(d.dataset, 0.2%s) m WHERE d.dataset = %L AND d.default_delta > 0', w.over, w.dataset)),
+      (43, NULL, 'dp_linear_from_moments', 'least squares from second moments that were released, free', format('SELECT f.* FROM dp.datasets d JOIN dp.moments m USING (dataset), dp_linear_from_moments(d.dataset, m.over, m.terms[cardinality(m.terms)], ''{}'') f WHERE m.dataset = %L', w.dataset)),
+      (44, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', format('SELECT dp_submit(''l1'', %L, 0.5%s)', w.dataset, w.over)),
+      (45, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
+      (46, 'dp_analyst', 'dp_result', 'the coefficients of a job that is done', 'SELECT r.* FROM dp.jobs j, dp_result(j.id) r WHERE j.status = ''done'''),
+      (47, 'dp_analyst', 'dp_cancel', 'cancels a job unless its budget is spent already', 'SELECT dp_cancel(j.id) FROM dp.jobs j WHERE j.status = ''queued'''),
+      (48, 'dp_analyst', 'dp_run', 'submits, commits and waits: for psql and pg_cron', format('CALL dp_run(''l1'', %L, 0.5%s)', w.dataset, w.over)),
+      (49, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
+      (50, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
+      (51, NULL, 'dp.coefficients', 'the coefficients of releases', 'SELECT * FROM dp.coefficients'),
+      (52, NULL, 'dp.scores', 'how well releases predict', 'SELECT * FROM dp.scores'),
+      (53, NULL, 'dp.descriptions', 'what columns hold', 'SELECT * FROM dp.descriptions'),
+      (54, NULL, 'dp.suggested_scales', 'scales that were read from the rows', 'SELECT * FROM dp.suggested_scales'),
+      (55, NULL, 'dp.moments', 'second moments that were released', 'SELECT * FROM dp.moments'),
+      (56, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
+      (57, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
+      (58, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
+    ) AS h(place, role, name, does, example)
+   WHERE h.role IS NULL OR pg_has_role(session_user, h.role, 'USAGE')
+   ORDER BY h.place
 $$;
 COMMENT ON FUNCTION public.dp_help IS 'What the caller can call, each with an example that runs, on a data set that he may see.';
 GRANT EXECUTE ON FUNCTION dp_int.ask, dp_int.ask_score, dp_int.answered TO dp_loopback;

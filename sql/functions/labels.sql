@@ -64,21 +64,28 @@ BEGIN
 END $$;
 
 -- The options of a request with the labels that its target was registered with, or that its type has, unless
--- it gives its own.
-CREATE OR REPLACE FUNCTION dp_int.with_labels(d dp_int.dataset, p_target name, p_options jsonb) RETURNS jsonb
+-- it gives its own. Of a model that takes none, the options as they are: it cannot predict a category.
+CREATE OR REPLACE FUNCTION dp_int.with_labels(m dp_int.model, d dp_int.dataset, p_target name, p_options jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   options jsonb := p_options;
   known jsonb := d.labels -> p_target::text;
   category CONSTANT boolean := d.categories ? p_target::text;
 BEGIN
-  IF jsonb_typeof(options) IS DISTINCT FROM 'object' THEN
+  IF NOT m.labels AND category THEN
+    RAISE EXCEPTION 'target "%" is a category, which model "%" cannot predict', p_target, m.name
+      USING ERRCODE = '22023', HINT = 'dp_logistic_regress predicts which of two levels a row has. No privacy budget was spent.';
+  ELSIF NOT m.labels OR jsonb_typeof(options) IS DISTINCT FROM 'object' THEN
     RETURN options;
   ELSIF dp_int.is_boolean(d.relid, p_target) THEN
     options := options || (SELECT coalesce(jsonb_object_agg(o.key, dp_int.label_of_boolean(o.value, category)), '{}') FROM jsonb_each(options) AS o WHERE o.key IN ('negative_label', 'positive_label'));
     known := coalesce(known, CASE WHEN d.categories -> p_target::text @> '["false", "true"]' THEN '["false", "true"]'::jsonb END);
   END IF;
-  RETURN CASE WHEN known IS NULL THEN options ELSE jsonb_build_object('negative_label', known -> 0, 'positive_label', known -> 1) || options END;
+  options := CASE WHEN known IS NULL THEN options ELSE jsonb_build_object('negative_label', known -> 0, 'positive_label', known -> 1) || options END;
+  IF NOT category THEN
+    PERFORM dp_int.refuse_labels_of_boolean(d.relid, p_target, jsonb_build_array(coalesce(options -> 'negative_label', '0'), coalesce(options -> 'positive_label', '1')), ' No privacy budget was spent.');
+  END IF;
+  RETURN options;
 END $$;
 
 -- Refuses a request whose labels nobody has named. Releases kept and jobs charged without named labels

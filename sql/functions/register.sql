@@ -146,6 +146,7 @@ DECLARE
   noted boolean;
   changed text;
   remedy text;  -- where the error has one of its own
+  code text;
   unknown text;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
@@ -187,11 +188,13 @@ BEGIN
       ON CONFLICT DO NOTHING;
     END IF;
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
-    GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT, remedy = PG_EXCEPTION_HINT;
-    remedy := CASE WHEN SQLERRM LIKE 'dp_sidecar may not read %' THEN remedy || ' Then ask again.'
-                   ELSE concat(CASE WHEN SQLERRM LIKE 'its column % can change now%' THEN nullif(remedy, '') || ' Otherwise: ' END, 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent.',
+    GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT, remedy = PG_EXCEPTION_HINT, code = RETURNED_SQLSTATE;
+    remedy := CASE WHEN code = '42501' AND remedy <> '' THEN remedy || ' Then ask again.'  -- dp_sidecar may not read the relation
+                   ELSE concat(CASE WHEN code = 'P0001' THEN nullif(remedy, '') || ' Otherwise: ' END,  -- of the errors about what has changed, one that has a hint of its own
+                               'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent.',
                                CASE WHEN unknown IS NOT NULL THEN ' It then needs the option account or new_population.'
-                                    WHEN remedy LIKE 'Register the whole table:%' THEN ' If every person still has exactly one row, which depends on no other person, and reading never raises an error, it then needs the option {"total": true}.' END) END;
+                                    WHEN code = '22023' AND NOT d.options @> '{"total": true}' AND dp_int.why_not_total(d.relid) IS NOT NULL
+                                    THEN ' If every person still has exactly one row, which depends on no other person, and reading never raises an error, it then needs the option {"total": true}.' END) END;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
       USING ERRCODE = 'DP004', HINT = remedy || ' No privacy budget was spent.';
   END;
@@ -240,6 +243,177 @@ LANGUAGE sql STABLE AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object('accounting', a.accounting, 'order', a.renyi_order, 'epsilon', p_epsilon, 'delta', p_delta, 'cap', a.cap, 'account_epsilon', a.epsilon))
 $$;
 
+-- The hint for a registration whose accounting or delta is not that of the account which the people have. Before the first
+-- charge the data sets of the account can be registered again with another.
+CREATE OR REPLACE FUNCTION dp_int.way_to_delta(a dp_int.account, p_accounting text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN dp_int.charged(a.id) THEN format('All data sets of these people have one accounting, fixed since the first charge, and one delta. Register with %s.', same.arguments)
+              ELSE format('Nothing was charged yet. Before the first charge dp_unregister and dp_register choose another for all data sets of these people: dp_unregister %s, then dp_register and dp_grant each again, as this one, with the delta%s that all are to have. Or keep theirs, and register this one with %s.',
+                          (SELECT string_agg(format('"%s"', d.name), ', ' ORDER BY d.name) FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL),
+                          CASE WHEN p_accounting = 'rdp' OR a.accounting = 'rdp' THEN ' and the accounting' END, same.arguments) END
+    FROM (SELECT format('accounting => %L, delta => %s%s', a.accounting, a.delta::float8, CASE a.accounting WHEN 'pure' THEN ', which of the models only dp_l1_regress can use' END)) AS same(arguments)
+$$;
+
+-- Checks the arguments of a registration, before its relation is looked at.
+CREATE OR REPLACE FUNCTION dp_int.check_registration(d dp_int.dataset, p_accounting text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF coalesce(d.name, '') = '' OR octet_length(d.name) > 200 THEN
+    RAISE EXCEPTION 'a data set needs a name of at most 200 bytes' USING ERRCODE = '22023', HINT = 'For instance ''claims''.';
+  END IF;
+  PERFORM dp_int.check_accounting(p_accounting, d.epsilon::float8, d.delta::float8);
+  PERFORM dp_int.check_register_options(d.options);
+  PERFORM dp_int.check_placement(d.placement, d.unit, d.block_rows);
+  IF d.relid IS NULL THEN
+    RAISE EXCEPTION 'a data set needs a relation' USING ERRCODE = '22023', HINT = 'For instance ''public.claims''.';
+  ELSIF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN  -- a snapshot older than the lock of dp_register would not show the preceding registration
+    RAISE EXCEPTION 'dp_register needs isolation level read committed, not %', current_setting('transaction_isolation')
+      USING ERRCODE = '25001', HINT = 'Begin with: BEGIN ISOLATION LEVEL READ COMMITTED.';
+  END IF;
+  PERFORM dp_int.check_names(d.target, d.features);
+  IF d.options ? 'one_block_a_person' AND (d.block IS NULL OR d.unit IS NULL) THEN
+    RAISE EXCEPTION 'option "one_block_a_person" is about a unit and blocks' USING ERRCODE = '22023', HINT = 'Give unit and block, or leave it out.';
+  END IF;
+END $$;
+
+-- A registration whose relation is checked, with what follows from it: everything but account and cap. p_call: the
+-- arguments, for statements in hints.
+CREATE OR REPLACE FUNCTION dp_int.resolve_registration(d dp_int.dataset, p_width interval, p_origin date, p_call jsonb) RETURNS dp_int.dataset
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  total CONSTANT boolean := coalesce((d.options ->> 'total')::boolean, false);
+  columns CONSTANT name[] := d.target || d.features;
+BEGIN
+  PERFORM dp_int.check_relation(d.relid, total);
+  d.distribution := dp_int.check_nodes(d.relid, d.unit, d.options ->> 'rows_stay');
+  d.unit_source := dp_int.check_unit(d.relid, d.unit, d.max_rows, d.persons, columns);
+  d.block_source := dp_int.check_blocks(d.relid, d.block, p_width, p_origin, d.block_rows, d.block_is_fixed, d.unit, d.persons);
+  PERFORM dp_int.refuse_types(d.relid, d.target, d.features, d.categories, true, p_call);
+  d.categories := dp_int.canonical_categories(d.relid, columns, d.categories);
+  PERFORM dp_int.refuse_types(d.relid, d.target, d.features, d.categories, false, p_call);
+  PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, d.categories);
+  PERFORM dp_int.refuse_intercept(columns);
+  d.labels := dp_int.canonical_labels(d.relid, d.labels, d.categories);
+  PERFORM dp_int.check_labels(d.target, d.features, d.labels, d.categories);
+  PERFORM dp_int.refuse_labels_of_boolean(d.relid, l.key::name, l.value) FROM jsonb_each(d.labels) AS l WHERE NOT d.categories ? l.key;
+  IF EXISTS (SELECT FROM dp_int.dataset o WHERE o.name = d.name AND o.unregistered_at IS NULL) THEN
+    RAISE EXCEPTION 'data set "%" is registered already', d.name
+      USING ERRCODE = '42710', HINT = 'dp_set_budget changes its budget, dp_set_scales its scales, dp_set_labels its labels and, before the first charge, dp_set_categories its categories. To change anything else dp_unregister it, dp_register it again and dp_grant it again: grants do not go over to another registration, and what was spent stays spent.';
+  END IF;
+  SELECT n.nspname, c.relname INTO STRICT d.schema_name, d.relation_name
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = d.relid;
+  d.max_rows := CASE WHEN d.unit IS NOT NULL THEN coalesce(d.max_rows, 8) END;
+  d.unit_number := dp_int.source_number(d.relid, d.unit);
+  d.row_count := CASE WHEN d.block IS NULL THEN d.persons END;
+  d.block_number := dp_int.source_number(d.relid, d.block);
+  d.block_type := dp_int.column_type(d.relid, d.block);
+  d.block_fixed_by := dp_int.why_block_stays(d.relid, d.block, d.block_is_fixed);
+  d.definition := CASE WHEN total THEN dp_int.definition(d.relid) END;
+  d.default_delta := nullif(d.delta, 0);
+  d.registered_by := session_user;
+  RETURN d;
+END $$;
+
+-- The account of a registration's people, locked, with the registration's budget where no other data set has it.
+CREATE OR REPLACE FUNCTION dp_int.choose_account(d dp_int.dataset, p_accounting text, p_width interval, p_origin date) RETURNS dp_int.account
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  a dp_int.account;
+  account_id bigint;
+  alone boolean;  -- does no other data set have it?
+BEGIN
+  PERFORM dp_int.follow_renames();
+  account_id := dp_int.account_of(d.relid, d.options, d.unit);
+  IF NOT d.options ?| '{account,new_population}' THEN
+    PERFORM dp_int.refuse_strangers(d.relid, d.unit, account_id);
+  ELSIF d.options ? 'account' THEN  -- unused accounts of these people are left for the one that is named
+    UPDATE dp_int.account_relation r SET current = false
+      FROM dp_int.population(d.relid, d.unit) b
+     WHERE r.account <> account_id AND r.current AND (r.relid = b.relid OR r.relation = b.relation) AND dp_int.unused(r.account);
+  END IF;
+  SELECT * INTO a FROM dp_int.account WHERE id = account_id FOR UPDATE;
+  alone := NOT EXISTS (SELECT FROM dp_int.dataset o WHERE o.account = a.id AND o.unregistered_at IS NULL);
+  IF d.options ? 'new_population' THEN
+    IF a.id IS NOT NULL AND NOT alone OR EXISTS (SELECT FROM dp_int.dataset o WHERE o.relid = d.relid AND o.unregistered_at IS NULL) THEN
+      RAISE EXCEPTION 'these people are registered under another name' USING ERRCODE = '22023', HINT = 'dp_unregister every data set of the account first.';
+    END IF;
+    UPDATE dp_int.account_relation r SET current = false
+      FROM dp_int.population(d.relid, d.unit) b
+     WHERE r.account = a.id AND (r.relid = b.relid OR r.relation = b.relation);
+    a := NULL;
+  END IF;
+  PERFORM dp_int.refuse_other_unit(a.id, d.relid, d.unit, d.unit_source);
+  PERFORM dp_int.refuse_other_blocks(a.id, d.block_source, p_width, p_origin);
+  PERFORM dp_int.refuse_renamed(a.id, d.relid, d.unit, false);
+  PERFORM dp_int.refuse_renamed(a.id, d.relid, d.block, true);
+  IF d.block IS NOT NULL THEN
+    PERFORM dp_int.refuse_mixed_rows(a.id, d.relid);
+    PERFORM dp_int.refuse_formerly_mixed(a.id, d.relid);
+  END IF;
+  IF a.accounting <> p_accounting AND (NOT alone OR dp_int.charged(a.id)) THEN
+    RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
+      USING ERRCODE = '22023', HINT = dp_int.way_to_delta(a, p_accounting);
+  ELSIF alone THEN
+    a := dp_int.keep_account(a, p_accounting, d.epsilon, d.delta);
+  ELSIF a.delta <> d.delta THEN
+    RAISE EXCEPTION 'these people''s account has delta %', a.delta::float8 USING ERRCODE = '22023', HINT = dp_int.way_to_delta(a, p_accounting);
+  END IF;
+  UPDATE dp_int.account n SET block_width = p_width, block_origin = p_origin WHERE n.id = a.id RETURNING * INTO a;
+  RETURN a;
+END $$;
+
+-- Writes a registration with its account: a row that shows its relations to be the account's, and the entry of the ledger.
+CREATE OR REPLACE FUNCTION dp_int.insert_registration(d dp_int.dataset, a dp_int.account) RETURNS dp_int.dataset
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  d.cap := dp_int.positive_cap(a, d.epsilon, d.delta);
+  INSERT INTO dp_int.account_relation (account, relid, relation, child)
+  SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(d.relid, d.unit) k GROUP BY k.relid, k.relation
+  ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
+  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
+                              unit, max_rows, persons, unit_source, unit_number, row_count,
+                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement, distribution, definition)
+  VALUES (d.name, a.id, d.relid, d.schema_name, d.relation_name, d.target, d.features, d.scales, d.labels, d.categories, d.options, d.epsilon, d.delta, d.cap, d.default_delta, d.registered_by,
+          d.unit, d.max_rows, d.persons, d.unit_source, d.unit_number, d.row_count,
+          d.block, d.block_source, d.block_number, d.block_type, d.block_rows, d.block_is_fixed, d.block_fixed_by, d.placement, d.distribution, d.definition)
+  RETURNING * INTO d;
+  INSERT INTO dp_int.turnstile VALUES (d.id);
+  PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget',
+    dp_int.describe_budget(a, d.epsilon, d.delta) || jsonb_build_object('relation', d.relid::regclass::text) || d.options
+      || CASE WHEN d.block IS NOT NULL AND dp_int.mixes_rows(d.relid) THEN '{"mixes_rows": true}' ELSE '{}' END::jsonb
+      || CASE WHEN d.categories = '{}' THEN '{}' ELSE jsonb_build_object('categories', d.categories) END
+      || jsonb_strip_nulls(jsonb_build_object('distribution', d.distribution, 'unit', d.unit_source, 'persons', d.persons, 'max_rows', d.max_rows, 'block', dp_int.describe_blocks(a, d)))));
+  RETURN d;
+END $$;
+
+-- Tells the steward what follows from a registration, and what may not be meant.
+CREATE OR REPLACE FUNCTION dp_int.tell_registration(d dp_int.dataset, a dp_int.account) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  total CONSTANT boolean := coalesce((d.options ->> 'total')::boolean, false);
+BEGIN
+  IF d.unit IS NULL THEN
+    PERFORM dp_int.tell_several_rows(d.relid, d.target || d.features || ARRAY(SELECT k::name FROM jsonb_object_keys(d.categories) AS k), total);
+  END IF;
+  IF total AND dp_int.mixes_rows(d.relid) THEN
+    RAISE NOTICE 'dpsidecar: the rows of data set "%" are joined, combined or compared before they are read: by your statement "total" no row depends on another person', d.name
+      USING HINT = 'A row may show what is public, or its own person''s. An average over others, a rank, or another person''s values in it would cost these more than is booked: then dp_unregister it before anything is charged.';
+  END IF;
+  IF d.block IS NOT NULL THEN
+    PERFORM dp_int.tell_blocks(d.name, d.unit, d.options ? 'one_block_a_person');
+    IF a.block_origin > dp_int.today() THEN
+      RAISE NOTICE 'dpsidecar: the first block of data set "%" begins on %, which is to come: no row of before is ever read, and nothing can be asked until then', d.name, a.block_origin
+        USING HINT = 'If that is not meant, dp_unregister it and register it with an earlier block_origin, before anything is charged.';
+    END IF;
+  END IF;
+  PERFORM dp_int.tell_large_budget(d);
+  PERFORM dp_int.tell_shared_budget(d, a);
+  PERFORM dp_int.tell_spent(d, true);
+  PERFORM dp_int.tell_unscaled(d.name, d.scales);
+  PERFORM dp_int.tell_placement(d);
+  PERFORM dp_int.tell_missing_scales(d.relid, d.target || d.features, d.scales, d.labels || d.categories);
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
                                    scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}', labels jsonb DEFAULT '{}',
                                    categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL,
@@ -247,149 +421,40 @@ CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, t
                                    block_is_fixed text DEFAULT NULL, placement text DEFAULT 'auto') RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET jit = off SET quote_all_identifiers = off AS $$
 DECLARE
-  call jsonb;
-  levels jsonb;
-  source text;
-  block_source text;
-  distribution text;
-  total boolean;
-  mode text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
-  eps numeric;
-  del numeric;
+  mode CONSTANT text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
+  d dp_int.dataset;
   a dp_int.account;
-  account_id bigint;
-  alone boolean;
-  own_cap numeric;
 BEGIN
   PERFORM dp_int.refuse_copy();
-  IF coalesce(dp_register.dataset, '') = '' OR octet_length(dp_register.dataset) > 200 THEN
-    RAISE EXCEPTION 'a data set needs a name of at most 200 bytes' USING ERRCODE = '22023', HINT = 'For instance ''claims''.';
-  END IF;
-  PERFORM dp_int.check_accounting(mode, dp_register.epsilon, dp_register.delta);
-  PERFORM dp_int.check_register_options(dp_register.options);
-  PERFORM dp_int.check_placement(dp_register.placement, dp_register.unit, dp_register.block_rows);
-  IF dp_register.relation IS NULL THEN
-    RAISE EXCEPTION 'a data set needs a relation' USING ERRCODE = '22023', HINT = 'For instance ''public.claims''.';
-  END IF;
-  -- Registrations and changes of budgets are rare: executing one at a time prevents races between
-  -- accounts. A snapshot older than the lock would not show the changes of the preceding one.
-  IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-    RAISE EXCEPTION 'dp_register needs isolation level read committed, not %', current_setting('transaction_isolation')
-      USING ERRCODE = '25001', HINT = 'Begin with: BEGIN ISOLATION LEVEL READ COMMITTED.';
-  END IF;
-  PERFORM dp_int.check_names(dp_register.target, dp_register.features);
+  d.name := dp_register.dataset;
+  d.relid := dp_register.relation;
+  d.target := dp_register.target;
+  d.features := dp_register.features;
+  d.epsilon := dp_int.exact(dp_register.epsilon);
+  d.delta := dp_int.exact(dp_register.delta);
+  d.scales := dp_register.scales;
+  d.options := dp_register.options;
+  d.labels := dp_register.labels;
+  d.categories := dp_register.categories;
+  d.unit := dp_register.unit;
+  d.max_rows := dp_register.max_rows;
+  d.persons := dp_register.persons;
+  d.block := dp_register.block;
+  d.block_rows := dp_register.block_rows;
+  d.block_is_fixed := dp_register.block_is_fixed;
+  d.placement := dp_register.placement;
+  PERFORM dp_int.check_registration(d, mode);
+  -- Registrations and changes of budgets are rare: executing one at a time prevents races between accounts.
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
-  IF dp_register.options ? 'one_block_a_person' AND (dp_register.block IS NULL OR dp_register.unit IS NULL) THEN
-    RAISE EXCEPTION 'option "one_block_a_person" is about a unit and blocks' USING ERRCODE = '22023', HINT = 'Give unit and block, or leave it out.';
-  END IF;
-  total := coalesce((dp_register.options ->> 'total')::boolean, false);
-  PERFORM dp_int.check_relation(dp_register.relation, total);
-  distribution := dp_int.check_nodes(dp_register.relation, dp_register.unit, dp_register.options ->> 'rows_stay');
-  source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);
-  block_source := dp_int.check_blocks(dp_register.relation, dp_register.block, dp_register.block_width, dp_register.block_origin, dp_register.block_rows,
-                                      dp_register.block_is_fixed, dp_register.unit, dp_register.persons);
-  call := jsonb_strip_nulls(jsonb_build_object('dataset', dp_register.dataset, 'epsilon', dp_register.epsilon, 'delta', dp_register.delta, 'scales', dp_register.scales,
-                                               'accounting', dp_register.accounting, 'options', dp_register.options, 'labels', dp_register.labels,
-                                               'unit', dp_register.unit, 'max_rows', dp_register.max_rows, 'persons', dp_register.persons,
-                                               'block', dp_register.block, 'block_width', dp_register.block_width, 'block_origin', dp_register.block_origin,
-                                               'block_rows', dp_register.block_rows, 'block_is_fixed', dp_register.block_is_fixed,
-                                               'placement', nullif(dp_register.placement, 'auto')));
-  PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, dp_register.categories, true, call);
-  levels := dp_int.canonical_categories(dp_register.relation, dp_register.target || dp_register.features, dp_register.categories);
-  PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, levels, false, call);
-  PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales, levels);
-  PERFORM dp_int.refuse_intercept(dp_register.target || dp_register.features);
-  dp_register.labels := dp_int.canonical_labels(dp_register.relation, dp_register.labels, levels);
-  PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels, levels);
-  PERFORM dp_int.refuse_labels_of_boolean(dp_register.relation, l.key::name, l.value) FROM jsonb_each(dp_register.labels) AS l WHERE NOT levels ? l.key;
-  IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
-    RAISE EXCEPTION 'data set "%" is registered already', dp_register.dataset
-      USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';
-  END IF;
-
-  eps := dp_int.exact(dp_register.epsilon);
-  del := dp_int.exact(dp_register.delta);
-  PERFORM dp_int.follow_renames();
-  account_id := dp_int.account_of(dp_register.relation, dp_register.options, dp_register.unit);
-  IF NOT dp_register.options ?| '{account,new_population}' THEN
-    PERFORM dp_int.refuse_strangers(dp_register.relation, dp_register.unit, account_id);
-  ELSIF dp_register.options ? 'account' THEN  -- unused accounts of these people are left for the one that is named
-    UPDATE dp_int.account_relation r SET current = false
-      FROM dp_int.population(dp_register.relation, dp_register.unit) b
-     WHERE r.account <> account_id AND r.current AND (r.relid = b.relid OR r.relation = b.relation) AND dp_int.unused(r.account);
-  END IF;
-  SELECT * INTO a FROM dp_int.account WHERE id = account_id FOR UPDATE;
-  alone := NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL);
-  IF dp_register.options ? 'new_population' THEN
-    IF a.id IS NOT NULL AND NOT alone OR EXISTS (SELECT FROM dp_int.dataset d WHERE d.relid = dp_register.relation AND d.unregistered_at IS NULL) THEN
-      RAISE EXCEPTION 'these people are registered under another name' USING ERRCODE = '22023', HINT = 'dp_unregister every data set of the account first.';
-    END IF;
-    UPDATE dp_int.account_relation r SET current = false
-      FROM dp_int.population(dp_register.relation, dp_register.unit) b
-     WHERE r.account = a.id AND (r.relid = b.relid OR r.relation = b.relation);
-    a := NULL;
-  END IF;
-  PERFORM dp_int.refuse_other_unit(a.id, dp_register.relation, dp_register.unit, source);
-  PERFORM dp_int.refuse_other_blocks(a.id, block_source, dp_register.block_width, dp_register.block_origin);
-  PERFORM dp_int.refuse_renamed(a.id, dp_register.relation, dp_register.unit, false);
-  PERFORM dp_int.refuse_renamed(a.id, dp_register.relation, dp_register.block, true);
-  IF dp_register.block IS NOT NULL THEN
-    PERFORM dp_int.refuse_mixed_rows(a.id, dp_register.relation);
-    PERFORM dp_int.refuse_formerly_mixed(a.id, dp_register.relation);
-  END IF;
-  IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
-    RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
-      USING ERRCODE = '22023', HINT = format('Accounting is fixed with the first charge, and by other data sets of theirs. Register with accounting => %L, delta => %s.', a.accounting, a.delta::float8);
-  ELSIF alone THEN
-    a := dp_int.keep_account(a, mode, eps, del);
-  ELSIF a.delta <> del THEN
-    RAISE EXCEPTION 'these people''s account has delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Register with the same delta.';
-  END IF;
-  UPDATE dp_int.account n SET block_width = dp_register.block_width, block_origin = dp_register.block_origin WHERE n.id = a.id RETURNING * INTO a;
-  own_cap := dp_int.positive_cap(a, eps, del);
-  INSERT INTO dp_int.account_relation (account, relid, relation, child)
-  SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation, dp_register.unit) k GROUP BY k.relid, k.relation
-  ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
-  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
-                              unit, max_rows, persons, unit_source, unit_number, row_count,
-                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement, distribution, definition)
-  SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
-         dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user,
-         dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit),
-         CASE WHEN dp_register.block IS NULL THEN dp_register.persons END,
-         dp_register.block, block_source, dp_int.source_number(dp_register.relation, dp_register.block), dp_int.column_type(dp_register.relation, dp_register.block),
-         dp_register.block_rows, dp_register.block_is_fixed, dp_int.why_block_stays(dp_register.relation, dp_register.block, dp_register.block_is_fixed),
-         dp_register.placement, distribution, CASE WHEN total THEN dp_int.definition(dp_register.relation) END
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-   WHERE c.oid = dp_register.relation;
-  INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
-  PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
-    dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
-      || CASE WHEN dp_register.block IS NOT NULL AND dp_int.mixes_rows(dp_register.relation) THEN '{"mixes_rows": true}' ELSE '{}' END::jsonb
-      || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END
-      || jsonb_strip_nulls(jsonb_build_object('distribution', distribution, 'unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END,
-           'block', (SELECT dp_int.describe_blocks(a, d) FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL)))));
-  IF dp_register.unit IS NULL THEN
-    PERFORM dp_int.tell_several_rows(dp_register.relation, dp_register.target || dp_register.features || ARRAY(SELECT k::name FROM jsonb_object_keys(levels) AS k), total);
-  END IF;
-  IF total AND dp_int.mixes_rows(dp_register.relation) THEN
-    RAISE NOTICE 'dpsidecar: the rows of data set "%" are joined, combined or compared before they are read: by your statement "total" no row depends on another person', dp_register.dataset
-      USING HINT = 'A row may show what is public, or its own person''s. An average over others, a rank, or another person''s values in it would cost these more than is booked: then dp_unregister it before anything is charged.';
-  END IF;
-  IF dp_register.block IS NOT NULL THEN
-    PERFORM dp_int.tell_blocks(dp_register.dataset, dp_register.unit, dp_register.options ? 'one_block_a_person');
-    IF dp_register.block_origin > dp_int.today() THEN
-      RAISE NOTICE 'dpsidecar: the first block of data set "%" begins on %, which is to come: no row of before is ever read, and nothing can be asked until then', dp_register.dataset, dp_register.block_origin
-        USING HINT = 'If that is not meant, dp_unregister it and register it with an earlier block_origin, before anything is charged.';
-    END IF;
-  END IF;
-  PERFORM dp_int.tell_large_budget(dp_int.dataset_of(dp_register.dataset));
-  PERFORM dp_int.tell_shared_budget(dp_int.dataset_of(dp_register.dataset), a);
-  PERFORM dp_int.tell_spent(dp_int.dataset_of(dp_register.dataset), true);
-  PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
-  PERFORM dp_int.tell_placement(dp_int.dataset_of(dp_register.dataset));
+  d := dp_int.resolve_registration(d, dp_register.block_width, dp_register.block_origin, jsonb_strip_nulls(jsonb_build_object(
+    'dataset', dp_register.dataset, 'epsilon', dp_register.epsilon, 'delta', dp_register.delta, 'scales', dp_register.scales, 'accounting', dp_register.accounting,
+    'options', dp_register.options, 'labels', dp_register.labels, 'unit', dp_register.unit, 'max_rows', dp_register.max_rows, 'persons', dp_register.persons,
+    'block', dp_register.block, 'block_width', dp_register.block_width, 'block_origin', dp_register.block_origin, 'block_rows', dp_register.block_rows,
+    'block_is_fixed', dp_register.block_is_fixed, 'placement', nullif(dp_register.placement, 'auto'))));
+  a := dp_int.choose_account(d, mode, dp_register.block_width, dp_register.block_origin);
+  d := dp_int.insert_registration(d, a);
   PERFORM pg_notify('dp_jobs', 'registered');
-  PERFORM dp_int.notice_scales(dp_register.relation, dp_register.target || dp_register.features, dp_register.scales, dp_register.labels || levels);
+  PERFORM dp_int.tell_registration(d, a);
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
   'Registers a relation, one row a person or, with a unit, all rows with one value of that column, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, the labels of columns that are targets of dp_logistic_regress, and the levels of columns that are categories. For dp_admin.';

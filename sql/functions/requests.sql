@@ -135,9 +135,9 @@ BEGIN
   END IF;
 END $$;
 
--- Is the target of a model a count, with a linear logarithm of its mean?
-CREATE OR REPLACE FUNCTION dp_int.is_count(p_model text) RETURNS boolean
-LANGUAGE sql IMMUTABLE AS $$ SELECT p_model = 'poisson' $$;
+-- Is a request of this model, or its release, a fit, whose answer is coefficients?
+CREATE OR REPLACE FUNCTION dp_int.is_fit(p_model text) RETURNS boolean
+LANGUAGE sql STABLE AS $$ SELECT EXISTS (SELECT FROM dp_int.model m WHERE m.name = p_model) $$;
 
 -- The options that name a column which is read in addition to target and features, as an object of option
 -- and column.
@@ -167,15 +167,15 @@ DECLARE
   given record;
 BEGIN
   FOR given IN SELECT key AS option, value AS name FROM jsonb_each_text(p_beside) ORDER BY key LOOP
-    IF NOT given.name = ANY ((d.target || d.features)::text[]) THEN
-      RAISE EXCEPTION '% "%" is not registered in data set "%"', given.option, dp_int.excerpt(given.name), d.name
-        USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
-    ELSIF given.name = ANY ((p_target || p_features)::text[]) THEN
-      RAISE EXCEPTION '% "%" is the target or a feature too', given.option, given.name USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
-    ELSIF d.categories ? given.name THEN
+    IF d.categories ? given.name THEN
       RAISE EXCEPTION '% "%" is a category, not a number', given.option, given.name
         USING ERRCODE = '22023', HINT = CASE given.option WHEN 'exposure' THEN 'An exposure is what was counted over, such as years.' WHEN 'weight' THEN 'A weight is how much a row counts.'
                                           ELSE 'An offset is a part of the prediction that is known.' END || ' No privacy budget was spent.';
+    ELSIF NOT given.name = ANY ((d.target || d.features)::text[]) THEN
+      RAISE EXCEPTION '% "%" is not registered in data set "%"', given.option, dp_int.excerpt(given.name), d.name
+        USING ERRCODE = '42703', HINT = dp_int.columns_hint(d, given.name::name);
+    ELSIF given.name = ANY ((p_target || p_features)::text[]) THEN
+      RAISE EXCEPTION '% "%" is the target or a feature too', given.option, given.name USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
     ELSIF EXISTS (SELECT FROM jsonb_each_text(p_beside) AS other WHERE other.key < given.option AND other.value = given.name) THEN
       RAISE EXCEPTION '% "%" is named by another option too', given.option, given.name USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
     END IF;
@@ -217,7 +217,70 @@ BEGIN
   END IF;
 END $$;
 
--- p_spends: false for questions, which stewards may ask without a grant.
+-- The data set of a request. p_spends: false for questions, which stewards may ask without a grant.
+CREATE OR REPLACE FUNCTION dp_int.granted_dataset(p_caller name, p_dataset text, p_spends boolean) RETURNS dp_int.dataset
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  d dp_int.dataset;
+BEGIN
+  SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
+  IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL AND (p_spends OR NOT pg_has_role(p_caller, 'dp_admin', 'USAGE')) THEN
+    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), p_caller
+      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
+  END IF;
+  RETURN d;
+END $$;
+
+-- The delta of a request for a fit: the one given, which the model must admit, or a default.
+CREATE OR REPLACE FUNCTION dp_int.requested_delta(m dp_int.model, d dp_int.dataset, p_delta float8) RETURNS float8
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF m.delta = 0 AND p_delta <> 0 THEN
+    RAISE EXCEPTION 'model "%" is pure: delta must be 0, not %', m.name, p_delta
+      USING ERRCODE = '22023', HINT = 'Leave delta out. No privacy budget was spent.';
+  ELSIF m.delta > 0 AND NOT (p_delta > 0 AND p_delta < 1) THEN
+    RAISE EXCEPTION 'delta must be above 0 and below 1, not %', p_delta
+      USING ERRCODE = '22023', HINT = 'delta should be well below one in the number of people, for instance 1e-6. No privacy budget was spent.';
+  END IF;
+  RETURN coalesce(p_delta, least(m.delta, d.default_delta::float8));
+END $$;
+
+-- Raises where a request names a column that is not registered, or one twice. p_place: where the columns stand.
+CREATE OR REPLACE FUNCTION dp_int.check_registered(d dp_int.dataset, p_columns name[], p_place text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  c name;
+BEGIN
+  FOREACH c IN ARRAY p_columns LOOP
+    IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
+      RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
+        USING ERRCODE = '42703', HINT = dp_int.columns_hint(d, c);
+    END IF;
+  END LOOP;
+  c := dp_int.named_twice(p_columns);
+  IF c IS NOT NULL THEN
+    RAISE EXCEPTION 'column "%" stands twice among %', c, p_place USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  END IF;
+END $$;
+
+-- Target and features of a request: those given, or those registered, without columns that options name. p_features may be empty
+-- where there is an intercept.
+CREATE OR REPLACE FUNCTION dp_int.requested_columns(d dp_int.dataset, p_target name, p_features name[], p_beside name[], p_intercept boolean, OUT target name, OUT features name[])
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF array_ndims(p_features) > 1 THEN
+    RAISE EXCEPTION 'features must be a list of names, not an array of % dimensions', array_ndims(p_features) USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''. No privacy budget was spent.';
+  END IF;
+  target := coalesce(p_target, d.target);
+  features := coalesce(p_features, ARRAY(SELECT f FROM unnest(d.features) WITH ORDINALITY AS t(f, position) WHERE f <> target AND NOT f = ANY (p_beside) ORDER BY position));
+  PERFORM dp_int.check_registered(d, target || features, 'target and features');
+  PERFORM dp_int.refuse_intercept(features, ' No privacy budget was spent.');
+  IF cardinality(features) = 0 AND NOT p_intercept THEN
+    RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';
+  END IF;
+END $$;
+
+-- The request of a fit. p_spends: as dp_int.granted_dataset has it.
 CREATE OR REPLACE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
                                p_intercept boolean, p_options jsonb, p_spends boolean DEFAULT true) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -227,11 +290,10 @@ DECLARE
   r dp_int.request;
   target name;
   features name[];
-  c name;
+  intercept CONSTANT boolean := coalesce(p_intercept, true);
   options jsonb := coalesce(p_options, '{}');
   clean jsonb;
   chosen jsonb := '{}';  -- the levels that count
-  beside CONSTANT jsonb := dp_int.beside_of(p_model, p_options);
   over jsonb;
 BEGIN
   PERFORM dp_int.refuse_copy();
@@ -241,73 +303,30 @@ BEGIN
       USING ERRCODE = '22023', HINT = format('Models are %s, and describe, scales and moments. The data set comes after the model; scores have dp_explain_score and dp_submit_score. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
   END IF;
   PERFORM dp_int.check_eps(p_eps);
-  p_eps := dp_int.typed(p_eps);
-  p_delta := dp_int.typed(p_delta);
-  r.delta := coalesce(p_delta, m.delta);
-  IF m.delta = 0 AND r.delta <> 0 THEN
-    RAISE EXCEPTION 'model "%" is pure: delta must be 0, not %', p_model, p_delta
-      USING ERRCODE = '22023', HINT = 'Leave delta out. No privacy budget was spent.';
-  ELSIF m.delta > 0 AND NOT (r.delta > 0 AND r.delta < 1) THEN
-    RAISE EXCEPTION 'delta must be above 0 and below 1, not %', p_delta
-      USING ERRCODE = '22023', HINT = 'delta should be well below one in the number of people, for instance 1e-6. No privacy budget was spent.';
-  END IF;
-  SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
-  IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL AND (p_spends OR NOT pg_has_role(p_caller, 'dp_admin', 'USAGE')) THEN
-    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), p_caller
-      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
-  END IF;
+  d := dp_int.granted_dataset(p_caller, p_dataset, p_spends);
+  r.dataset := d.id;
+  r.model := p_model;
+  r.eps := dp_int.typed(p_eps);
+  r.delta := dp_int.requested_delta(m, d, dp_int.typed(p_delta));
+  r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
   PERFORM dp_int.check_size(d, p_features, p_options);
-  IF array_ndims(p_features) > 1 THEN
-    RAISE EXCEPTION 'features must be a list of names, not an array of % dimensions', array_ndims(p_features) USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''. No privacy budget was spent.';
-  END IF;
-  IF p_delta IS NULL AND m.delta > 0 THEN
-    r.delta := least(m.delta, d.default_delta::float8);
-  END IF;
-  target := coalesce(p_target, d.target);
-  features := coalesce(p_features, ARRAY(SELECT f FROM unnest(d.features) WITH ORDINALITY AS t(f, position)
-                                          WHERE f <> target AND NOT f = ANY (dp_int.beside_columns(p_model, p_options)) ORDER BY position));
-  FOREACH c IN ARRAY target || features LOOP
-    IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
-      RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
-        USING ERRCODE = '42703', HINT = dp_int.columns_hint(d, c);
-    END IF;
-  END LOOP;
-  IF dp_int.named_twice(target || features) IS NOT NULL THEN
-    RAISE EXCEPTION 'column "%" stands twice among target and features', dp_int.named_twice(target || features) USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
-  END IF;
-  PERFORM dp_int.refuse_intercept(features, ' No privacy budget was spent.');
-  IF cardinality(features) = 0 AND NOT coalesce(p_intercept, true) THEN
-    RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';
-  END IF;
+  SELECT c.target, c.features INTO target, features FROM dp_int.requested_columns(d, p_target, p_features, dp_int.beside_columns(p_model, p_options), intercept) AS c;
   IF jsonb_typeof(options) = 'object' THEN
     chosen := dp_int.canonical_where(d, options -> 'where_level');
     PERFORM dp_int.check_left_levels(features, chosen);
     over := dp_int.canonical_over(d, options -> 'over');
     options := options - '{where_level,over}'::text[];
   END IF;
-  PERFORM dp_int.check_beside(d, target, features, beside);
-  IF m.labels THEN
-    options := dp_int.with_labels(d, target, options);
-    IF jsonb_typeof(options) = 'object' AND NOT d.categories ? target::text THEN
-      PERFORM dp_int.refuse_labels_of_boolean(d.relid, target, jsonb_build_array(coalesce(options -> 'negative_label', '0'), coalesce(options -> 'positive_label', '1')), ' No privacy budget was spent.');
-    END IF;
-  ELSIF d.categories ? target::text THEN
-    RAISE EXCEPTION 'target "%" is a category, which model "%" cannot predict', target, p_model
-      USING ERRCODE = '22023', HINT = 'dp_logistic_regress predicts which of two levels a row has. No privacy budget was spent.';
-  END IF;
+  PERFORM dp_int.check_beside(d, target, features, dp_int.beside_of(p_model, p_options));
+  options := dp_int.with_labels(m, d, target, options);
   clean := dp_int.check_options(p_model, options, features, (d.categories || chosen) -> target::text);
   d := dp_int.with_levels_of(d, clean ->> 'by');
   PERFORM dp_int.check_by(d, target || features, clean ->> 'by');
-  r.dataset := d.id;
-  r.model := p_model;
-  r.eps := p_eps;
-  r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
-  r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
-                               'intercept', coalesce(p_intercept, true), 'options', clean)
+  r.body := jsonb_build_object('model', p_model, 'eps', r.eps, 'delta', r.delta, 'target', target, 'features', features, 'intercept', intercept, 'options', clean)
             || dp_int.levels_of_request(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL), chosen);
   r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body)) || dp_int.over_of_request(over);
   r.hash := dp_int.request_hash(d.id, r.body);
-  PERFORM dp_int.refuse_large_delta(d, r, least(m.delta, d.default_delta::float8));
+  PERFORM dp_int.refuse_large_delta(d, r, dp_int.requested_delta(m, d, NULL));
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
   END IF;
@@ -315,7 +334,7 @@ BEGIN
 END $$;
 
 -- The request of dp_submit and dp_explain: of a fit, or by the models describe, scales and moments
--- of dp_describe, dp_scales and dp_moments, with their columns as features. p_spends: as dp_int.prepare has it.
+-- of dp_describe, dp_scales and dp_moments, with their columns as features. p_spends: as dp_int.granted_dataset has it.
 CREATE OR REPLACE FUNCTION dp_int.prepare_submitted(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                                                  p_features name[], p_intercept boolean, p_options jsonb, p_spends boolean) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$

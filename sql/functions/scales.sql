@@ -121,7 +121,7 @@ BEGIN
    WHERE n.id = d.id
   RETURNING * INTO d;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('scales', d.scales));
-  PERFORM dp_int.notice_scales(d.relid, d.target || d.features, d.scales, d.labels || d.categories);
+  PERFORM dp_int.tell_missing_scales(d.relid, d.target || d.features, d.scales, d.labels || d.categories);
 END $$;
 COMMENT ON FUNCTION public.dp_set_scales IS
   'Changes the scales and centers of the columns that it names, null takes one away: public knowledge, recorded in the ledger. Grants and releases stay. A fit under other scales is another request, which is charged; one that is queued is refused, and one that is charged ends under its own. For dp_admin.';

@@ -15,6 +15,18 @@ LANGUAGE sql STABLE AS $$
       OR EXISTS (SELECT FROM pg_catalog.pg_type t WHERE t.oid = p_type AND t.typtype = 'e')
 $$;
 
+-- What the statements of hints have where a steward is to name levels. They are refused as levels, so that such a statement
+-- registers nothing before they are replaced.
+CREATE OR REPLACE FUNCTION dp_int.level_placeholders() RETURNS text[]
+LANGUAGE sql IMMUTABLE AS $$ SELECT '{<level>,<negative value>,<positive value>}'::text[] $$;
+
+-- The sentence of a hint that says what belongs in place of them; empty where its statements have none.
+CREATE OR REPLACE FUNCTION dp_int.in_place_of(p_statements text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT concat(CASE WHEN p_statements LIKE '%"<level>"%' THEN ' In place of "<level>" name the levels that there are, from public knowledge, never read from the table.' END,
+                CASE WHEN p_statements LIKE '%"<negative value>"%' THEN ' In place of "<negative value>" and "<positive value>" name the two values, from public knowledge, never read from the table.' END)
+$$;
+
 -- The expressions by which a view can convert the values of p_expression for a model: each with a name,
 -- and with levels where it is a category. No row where no conversion is known. p_levels: levels named by
 -- the steward, for text.
@@ -28,10 +40,10 @@ BEGIN
   IF p_levels IS NULL AND dp_int.is_number(kind.oid) THEN
     RETURN QUERY SELECT p_expression, p_name, NULL::jsonb;
   ELSIF dp_int.has_levels(kind.oid) THEN
-    RETURN QUERY SELECT p_expression, p_name, coalesce(p_levels, CASE kind.typtype WHEN 'e' THEN '"enum"'::jsonb ELSE '["a level", "*"]' END);
+    RETURN QUERY SELECT p_expression, p_name, coalesce(p_levels, CASE kind.typtype WHEN 'e' THEN '"enum"'::jsonb ELSE '["<level>", "*"]' END);
   ELSIF p_levels IS NOT NULL AND dp_int.is_number(kind.oid)
      OR kind.oid IN ('uuid'::regtype, 'inet'::regtype, 'cidr'::regtype, 'macaddr'::regtype, 'macaddr8'::regtype, '"char"'::regtype, 'name'::regtype, 'xid'::regtype, 'xid8'::regtype, 'cid'::regtype, 'tid'::regtype) THEN
-    RETURN QUERY SELECT p_expression || '::text', p_name, coalesce(p_levels, '["a level", "*"]');
+    RETURN QUERY SELECT p_expression || '::text', p_name, coalesce(p_levels, '["<level>", "*"]');
   ELSIF EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = kind.typrelid AND c.relkind = 'c') THEN  -- a view on a field of a table's row type would depend on that table
     RETURN QUERY SELECT s.* FROM pg_catalog.pg_attribute a, LATERAL dp_int.shown_as(a.atttypid, format('(%s).%I', p_expression, a.attname), stem || '_' || a.attname, NULL) s
                   WHERE a.attrelid = kind.typrelid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum;
@@ -129,9 +141,10 @@ DECLARE
   kind oid;
   shown jsonb;
   numbers jsonb;
+  said text;
   two jsonb;  -- the levels of a target of text: two labels, those that the call names or their places
 BEGIN
-  two := CASE WHEN jsonb_typeof(p_call -> 'labels' -> p_target::text) = 'array' THEN p_call -> 'labels' -> p_target::text ELSE '["the negative value", "the positive value"]' END;
+  two := CASE WHEN jsonb_typeof(p_call -> 'labels' -> p_target::text) = 'array' THEN p_call -> 'labels' -> p_target::text ELSE '["<negative value>", "<positive value>"]' END;
   SELECT format('%I.%I', n.nspname, c.relname), (
          SELECT format('%I.%I', n.nspname, v.name)
            FROM (SELECT (CASE WHEN octet_length(c.relname) > 50 THEN left(c.relname, 12) ELSE c.relname::text END || '_dp' || coalesce(nullif(i, 1)::text, ''))::name AS name, i FROM generate_series(1, 100) AS i) AS v
@@ -142,7 +155,7 @@ BEGIN
   SELECT jsonb_agg(jsonb_build_object('source', c.name, 'expression', s.expression, 'name', s.name::name, 'levels', CASE WHEN v.labels THEN two ELSE s.levels END, 'labels', v.labels, 'place', c.n, 'same', s.expression = quote_ident(s.name)) ORDER BY c.n, s.n) INTO shown
     FROM dp_int.registered_columns(p_relid, p_target, p_features, p_categories) c,
          LATERAL dp_int.shown_as(c.kind, quote_ident(c.name), c.name, p_categories -> c.name::text) WITH ORDINALITY AS s(expression, name, levels, n),
-         LATERAL (SELECT c.name = p_target AND s.levels = '["a level", "*"]') AS v(labels);
+         LATERAL (SELECT c.name = p_target AND s.levels = '["<level>", "*"]') AS v(labels);
   IF NOT EXISTS (SELECT FROM jsonb_array_elements(shown) AS s WHERE s ->> 'source' = p_bad) THEN
     RETURN CASE WHEN kind = 'json'::regtype AND (SELECT relkind IN ('r', 'p') FROM pg_catalog.pg_class WHERE oid = p_relid)
       THEN format('Reading a field of json can raise an error, reading one of jsonb cannot. As the owner of %s run: ALTER TABLE %s ALTER COLUMN %I TYPE jsonb; and register again to see the view that serves. Or leave the column out.', relation, relation, p_bad)
@@ -151,14 +164,14 @@ BEGIN
     numbers := (SELECT jsonb_agg(CASE s ->> 'source' WHEN p_bad THEN s || jsonb_build_object('same', false, 'levels', NULL, 'labels', false, 'expression',
                   format('CASE WHEN left(%1$I, 30) COLLATE "C" ~ ''^-?[0-9]{1,9}([.][0-9]{1,9})?$'' THEN left(%1$I, 30)::numeric END', p_bad)) ELSE s END)
                   FROM jsonb_array_elements(shown) AS s);
-    RETURN format('%s, from public knowledge, never read from the table%s %s If it is text of numbers: %s',
-                  CASE WHEN p_bad = p_target THEN 'If it has two values, which dp_logistic_regress is to tell apart, name both, the negative one first' ELSE 'If it is a category, name its levels' END,
-                  CASE WHEN p_bad = p_target THEN '.' ELSE '; "*" is every other value.' END,
-                  dp_int.register_statements(relation, view, p_target, p_features, shown, p_call), dp_int.register_statements(relation, view, p_target, p_features, numbers, p_call));
+    said := format('%s %s If it is text of numbers: %s',
+                   CASE WHEN p_bad = p_target THEN 'If it has two values, which dp_logistic_regress is to tell apart, name both, the negative one first.'
+                        ELSE 'If it is a category, name its levels; "*" is every other value.' END,
+                   dp_int.register_statements(relation, view, p_target, p_features, shown, p_call), dp_int.register_statements(relation, view, p_target, p_features, numbers, p_call));
+  ELSE
+    said := dp_int.register_statements(relation, view, p_target, p_features, shown, p_call);
   END IF;
-  RETURN dp_int.register_statements(relation, view, p_target, p_features, shown, p_call)
-         || CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(shown) AS s WHERE s -> 'levels' = '["a level", "*"]')
-                 THEN ' In place of "a level" name the levels that there are, from public knowledge, never read from the table.' ELSE '' END
+  RETURN said || dp_int.in_place_of(said)
          || CASE kind WHEN 'jsonb'::regtype THEN ' In place of field name the field.' ELSE '' END;
 END $$;
 

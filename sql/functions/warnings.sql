@@ -110,7 +110,7 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT p_column ~* '(^|_)(year|yob)(_|$)|year$' AND
 
 -- Columns whose scale seems to be missing, by their names and types: amounts of unknown size, and values
 -- far from zero, which need a centre. p_looks: does a fit look for what is not registered?
-CREATE OR REPLACE FUNCTION dp_int.scale_doubts(p_relid oid, p_columns name[], p_scales jsonb, p_intercept boolean, p_looks boolean) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dp_int.warnings_of_unscaled(p_relid oid, p_columns name[], p_scales jsonb, p_intercept boolean, p_looks boolean) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   unscaled text;
@@ -148,74 +148,91 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.listed(p_columns name[]) RETURNS text
 LANGUAGE sql STABLE AS $$ SELECT string_agg(quote_ident(c), ', ' ORDER BY n) FROM unnest(p_columns) WITH ORDINALITY AS l(c, n) $$;
 
--- Tells a steward who registers scales which ones seem to be missing. A column called weight is most likely one, which
--- has no scale.
-CREATE OR REPLACE FUNCTION dp_int.notice_scales(p_relid oid, p_columns name[], p_scales jsonb, p_labels jsonb) RETURNS void
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  doubt text;
-BEGIN
-  FOR doubt IN SELECT * FROM dp_int.scale_doubts(p_relid, ARRAY(SELECT c FROM unnest(p_columns) AS c WHERE NOT p_labels ? c::text AND c !~* '(^|_)weights?$'), p_scales, true, true) LOOP
-    RAISE NOTICE 'dpsidecar: %', doubt USING HINT = 'dp_set_scales changes scales and centers; grants and releases stay.';
-  END LOOP;
-END $$;
+-- The number of coefficients of a request, of one of its groups.
+CREATE OR REPLACE FUNCTION dp_int.coefficients_of(p_body jsonb) RETURNS int
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT dp_int.slopes(p_body -> 'features', coalesce(p_body -> 'categories', '{}') || coalesce(p_body -> 'where_level', '{}')) + (p_body ->> 'intercept')::boolean::int
+$$;
 
--- p_rows: the number of rows to assume while none is published.
-CREATE OR REPLACE FUNCTION dp_int.doubts(p_dataset bigint, p_body jsonb, p_rows bigint DEFAULT NULL) RETURNS SETOF text
+-- The number of fits in a request, NULL where it is not by groups.
+CREATE OR REPLACE FUNCTION dp_int.groups_of(p_body jsonb) RETURNS int
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT coalesce(jsonb_array_length(coalesce(p_body #> ARRAY['where_level', o.by], p_body #> ARRAY['categories', o.by])), 1) FROM (SELECT p_body #>> '{options,by}') AS o(by) WHERE o.by IS NOT NULL
+$$;
+
+-- The columns of a request that should have a scale.
+CREATE OR REPLACE FUNCTION dp_int.scaled_columns(d dp_int.dataset, p_body jsonb) RETURNS name[]
+LANGUAGE sql STABLE AS $$
+  SELECT ARRAY(SELECT c::name FROM (SELECT p_body ->> 'target' WHERE (SELECT m.labels FROM dp_int.model m WHERE m.name = p_body ->> 'model') IS NOT TRUE
+                              UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c)
+                WHERE NOT coalesce(p_body -> 'categories' ? c, false) AND NOT dp_int.is_boolean(d.relid, c::name))
+$$;
+
+-- Does a fit look for scales that are not registered? (problem.standardise in standardise.go, and fits in stages)
+CREATE OR REPLACE FUNCTION dp_int.looks_for_scales(p_body jsonb) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT dp_int.is_fit(p_body ->> 'model') AND coalesce(p_body #>> '{options,method}', 'auto') IN ('auto', 'newton', 'joint_moments', 'staged') AND NOT p_body -> 'options' ?| '{radius,penalty}'
+$$;
+
+-- Warnings of scales that a request has not. d: with the number of rows that it reads as row_count, where that is known;
+-- so in the next two functions.
+CREATE OR REPLACE FUNCTION dp_int.warnings_of_scales(d dp_int.dataset, p_body jsonb) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  d dp_int.dataset;
   asked CONSTANT text := p_body ->> 'model';
   target CONSTANT text := p_body ->> 'target';
   options CONSTANT jsonb := p_body -> 'options';
   eps CONSTANT float8 := p_body ->> 'eps';
-  delta CONSTANT float8 := p_body ->> 'delta';
-  categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
-  coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories || coalesce(p_body -> 'where_level', '{}')) + (p_body ->> 'intercept')::boolean::int;
-  columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE (SELECT m.labels FROM dp_int.model m WHERE m.name = asked) IS NOT TRUE
-                                                  UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c)
-                                   WHERE NOT categories ? c AND NOT dp_int.is_boolean((SELECT relid FROM dp_int.dataset WHERE id = p_dataset), c));  -- the columns that should have a scale
-  fits CONSTANT boolean := EXISTS (SELECT FROM dp_int.model m WHERE m.name = asked);
-  groups CONSTANT int := coalesce(jsonb_array_length(coalesce(p_body #> ARRAY['where_level', options ->> 'by'], categories -> (options ->> 'by'))), 1);  -- the number of fits in the request
-  described CONSTANT int := (SELECT count(*) FROM jsonb_array_elements_text(jsonb_build_array(target) || (p_body -> 'features')) AS c
-                              WHERE asked IN ('describe', 'scales') AND NOT categories ? c AND NOT p_body -> 'flags' ? c);  -- columns of numbers
-  scored record;   -- the numbers of rows that a score needs
-  scaled boolean;  -- is a scale registered for any of these columns; true if there are none?
-  looks boolean;   -- does a fit look for scales that are not registered?
-  needed CONSTANT float8 := dp_int.rows_for_scales(cardinality(columns) - dp_int.is_count(asked)::int, coefficients, eps, delta);  -- the target of counts keeps its scale
-  rows float8;     -- that a fit is made of
+  columns CONSTANT name[] := dp_int.scaled_columns(d, p_body);
+  looks CONSTANT boolean := dp_int.looks_for_scales(p_body);
+  needed CONSTANT float8 := dp_int.rows_for_scales(cardinality(columns) - dp_int.is_count(asked)::int, dp_int.coefficients_of(p_body), eps, (p_body ->> 'delta')::float8);  -- the target of counts keeps its scale
 BEGIN
-  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
-  d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
-  rows := least(d.row_count, (options ->> 'sample_rows')::float8);
-  scaled := d.scales ?| columns::text[] OR columns = '{}';
-  looks := fits AND coalesce(options ->> 'method', 'auto') IN ('auto', 'newton', 'joint_moments', 'staged') AND NOT options ?| '{radius,penalty}';
-  IF NOT scaled AND asked NOT IN ('describe', 'scales', 'score') THEN
+  IF columns <> '{}' AND NOT d.scales ?| columns::text[] AND asked NOT IN ('describe', 'scales', 'score') THEN
     IF NOT looks THEN
       RETURN NEXT 'no scale is registered, and this request looks for none: all are 1. A steward registers typical magnitudes, from public knowledge';
-    ELSIF rows < needed THEN
+    ELSIF least(d.row_count, (options ->> 'sample_rows')::float8) < needed THEN
       RETURN NEXT format('no scale is registered, and at eps %s a fit finds them from about %s rows on. A steward registers typical magnitudes, from public knowledge', eps, dp_int.two_digits_up(needed));
     END IF;
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
     END IF;
   END IF;
-  IF looks AND asked <> 'poisson' AND target = ANY (columns) AND NOT d.scales ? target AND options ?| '{residual_scale,huber_delta,offset}' THEN
+  IF looks AND NOT dp_int.is_count(asked) AND target = ANY (columns) AND NOT d.scales ? target AND options ?| '{residual_scale,huber_delta,offset}' THEN
     RETURN NEXT format('no scale is registered for %I, and as the options speak of its unit none is looked for: it is 1', target);
   END IF;
-  IF fits THEN
-    RETURN QUERY SELECT * FROM dp_int.scale_doubts(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean, looks);
+  IF dp_int.is_fit(asked) THEN
+    RETURN QUERY SELECT * FROM dp_int.warnings_of_unscaled(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean, looks);
   END IF;
-  IF fits AND rows < groups * dp_int.least_rows(asked, coefficients, eps, delta) THEN
+END $$;
+
+-- Warnings that a request has too few rows for its answer to be of use.
+CREATE OR REPLACE FUNCTION dp_int.warnings_of_rows(d dp_int.dataset, p_body jsonb) RETURNS SETOF text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  asked CONSTANT text := p_body ->> 'model';
+  target CONSTANT text := p_body ->> 'target';
+  options CONSTANT jsonb := p_body -> 'options';
+  eps CONSTANT float8 := p_body ->> 'eps';
+  delta CONSTANT float8 := p_body ->> 'delta';
+  rows CONSTANT float8 := least(d.row_count, (options ->> 'sample_rows')::float8);  -- that a fit is made of
+  coefficients CONSTANT int := dp_int.coefficients_of(p_body);
+  groups CONSTANT int := dp_int.groups_of(p_body);
+  columns CONSTANT name[] := dp_int.scaled_columns(d, p_body);
+  described CONSTANT int := (SELECT count(*) FROM jsonb_array_elements_text(jsonb_build_array(target) || (p_body -> 'features')) AS c
+                              WHERE asked IN ('describe', 'scales') AND NOT coalesce(p_body -> 'categories' ? c, false) AND NOT p_body -> 'flags' ? c);  -- columns of numbers
+  scored record;  -- the numbers of rows that a score needs
+BEGIN
+  IF dp_int.is_fit(asked) AND rows < coalesce(groups, 1) * dp_int.least_rows(asked, coefficients, eps, delta) THEN
     RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together%s; ask for more eps or fewer features',
-      coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' WHEN looks THEN 'a scale, which a fit has to find first,' ELSE '1, as which a scale counts that is not registered,' END,
+      coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps,
+      CASE WHEN d.scales ?| columns::text[] OR columns = '{}' THEN 'the scale' WHEN dp_int.looks_for_scales(p_body) THEN 'a scale, which a fit has to find first,' ELSE '1, as which a scale counts that is not registered,' END,
       CASE WHEN options ? 'weight' THEN ' or most weights are far below max_weight' END);
   END IF;
-  IF asked = 'l1' AND (options ->> 'tau')::float8 <> 0.5 AND NOT options ? 'by' AND rows < dp_int.rows_for_quantile(options, coefficients, eps) THEN
+  IF asked = 'l1' AND (options ->> 'tau')::float8 <> 0.5 AND groups IS NULL AND rows < dp_int.rows_for_quantile(options, coefficients, eps) THEN
     RETURN NEXT format('the quantile %s may come out beyond nearly all rows where residuals are small beside the scale of %I: a scale as large as they are, with a center, helps%s', options ->> 'tau', target,
       CASE WHEN options ->> 'method' = 'objective_perturbation' THEN ', or the method staged' ELSE format(', or about %s rows at eps %s', dp_int.two_digits_up(dp_int.rows_for_quantile(options, coefficients, eps)), eps) END);
   END IF;
-  RETURN QUERY SELECT w FROM dp_int.no_intervals(p_body, coefficients, CASE WHEN options ? 'by' THEN groups ELSE 0 END, rows, CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END) AS w WHERE w IS NOT NULL;
+  RETURN QUERY SELECT w FROM dp_int.no_intervals(p_body, coefficients, coalesce(groups, 0), rows, CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END) AS w WHERE w IS NOT NULL;
   IF d.row_count < dp_int.least_values(asked, described, eps, delta) THEN
     RETURN NEXT format('too few rows for %s at eps %s: every column of numbers needs about %s values; ask for more eps or fewer columns',
       CASE asked WHEN 'scales' THEN 'scales' ELSE 'quartiles' END, eps, ceil(dp_int.least_values(asked, described, eps, delta)));
@@ -232,10 +249,21 @@ BEGIN
       RETURN NEXT format('too few rows for the intervals of a score at eps %s: noise may leave none; about %s rows are needed, more where tails are heavy; ask for more eps', eps, ceil(scored.for_intervals));
     END IF;
   END IF;
+END $$;
+
+-- Warnings of what a request asks for.
+CREATE OR REPLACE FUNCTION dp_int.warnings_of_request(d dp_int.dataset, p_body jsonb) RETURNS SETOF text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  eps CONSTANT float8 := p_body ->> 'eps';
+BEGIN
+  IF dp_int.is_fit(p_body ->> 'model') AND p_body -> 'features' = '[]' THEN
+    RETURN NEXT format('no feature is asked for: the fit has an intercept alone, and says nothing of what %I depends on', p_body ->> 'target');
+  END IF;
   IF p_body ? 'over' AND upper(dp_int.window_of(p_body -> 'over')) > dp_int.today() THEN
     RETURN NEXT 'the window is not over: rows that come later are not in the answer, and once it is over the same request is charged anew, for all of them';
   END IF;
-  IF delta * d.row_count > 1 THEN
+  IF (p_body ->> 'delta')::float8 * d.row_count > 1 THEN
     RETURN NEXT 'delta is above one in the number of rows: it would allow a method to publish somebody''s row now and then';
   END IF;
   IF eps > 10 THEN
@@ -243,99 +271,26 @@ BEGIN
   END IF;
 END $$;
 
--- Tells a steward who registers without any scale what follows from that, at registration.
-CREATE OR REPLACE FUNCTION dp_int.tell_unscaled(p_dataset text, p_scales jsonb) RETURNS void
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  IF p_scales = '{}' THEN
-    RAISE NOTICE 'dpsidecar: data set "%" is registered without scales: the default methods of fits, and scores, look for them, for 2 to 20 %% of each budget; to everything else every column is about as large as 1', p_dataset
-      USING HINT = 'With few rows scales are not found, and dp_explain cannot say what noise will do. Give typical magnitudes from public knowledge, never read from the rows, for instance scales => ''{"cost": 5000, "age": 50}''; boolean columns need none. dp_set_scales sets them, now or later.';
-  END IF;
-END $$;
-
--- Tells a steward who sets a budget that it promises little: a large epsilon, or a delta above one in the
--- number of rows or in 10,000. The guarantee is that of the largest budget ever set.
-CREATE OR REPLACE FUNCTION dp_int.tell_large_budget(d dp_int.dataset) RETURNS void
+-- All of them. p_rows: the number of rows to assume while none is published.
+CREATE OR REPLACE FUNCTION dp_int.warnings(p_dataset bigint, p_body jsonb, p_rows bigint DEFAULT NULL) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  epsilon CONSTANT float8 := least(d.epsilon, (SELECT a.epsilon FROM dp_int.account a WHERE a.id = d.account));
-  delta CONSTANT float8 := d.delta;
+  d dp_int.dataset;
 BEGIN
-  IF epsilon > 10 THEN
-    RAISE NOTICE 'dpsidecar: epsilon % of data set "%" promises little: all answers together may change the odds of a belief about one person by a factor of e^%', epsilon, d.name, epsilon
-      USING HINT = 'Up to 1 is a strong promise, many publish with up to 4. dp_set_budget lowers it: once more is spent, nothing takes that back.';
-  END IF;
-  IF delta * greatest(coalesce(d.row_count, 0), 10000) > 1 THEN
-    RAISE NOTICE 'dpsidecar: delta % of data set "%" promises little: it allows a method to publish somebody''s row with this probability', delta, d.name
-      USING HINT = 'Choose it far below one in the number of people, as 1e-6 for 10,000 rows. dp_set_budget lowers it: once something is spent, nothing takes that back.';
-  END IF;
-END $$;
-
--- Other data sets of the account of a data set, as messages name them; NULL where there are none.
-CREATE OR REPLACE FUNCTION dp_int.siblings(d dp_int.dataset) RETURNS text
-LANGUAGE sql STABLE AS $$
-  SELECT string_agg(format('"%s"', o.name), ', ' ORDER BY o.name) FROM dp_int.dataset o WHERE o.account = d.account AND o.id <> d.id AND o.unregistered_at IS NULL
-$$;
-
--- Tells a steward who registers a data set of people who have a budget already which of the two epsilons holds.
-CREATE OR REPLACE FUNCTION dp_int.tell_shared_budget(d dp_int.dataset, a dp_int.account) RETURNS void
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  IF d.epsilon > a.epsilon THEN
-    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: that holds, and not the % that it was registered with', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
-      USING HINT = format('SELECT dp_set_budget(%L, %s, %s) raises that of all of them.', d.name, d.epsilon::float8, d.delta::float8);
-  ELSIF d.epsilon < a.epsilon THEN
-    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: it can be asked until epsilon % of that is spent, under whatever name', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
-      USING HINT = CASE WHEN a.proven_epsilon >= d.epsilon THEN format('SELECT dp_set_budget(%L, %s, %s) lets it be asked until all of that budget is spent.', d.name, a.epsilon::float8, d.delta::float8)
-                        ELSE format('SELECT dp_set_budget(%L, %s, %s) lowers that of all of them.', d.name, d.epsilon::float8, d.delta::float8) END;
-  END IF;
-END $$;
-
--- Tells a steward who sets a budget that nothing is left of it, and one who registers people of whom something was spent what is left.
-CREATE OR REPLACE FUNCTION dp_int.tell_spent(d dp_int.dataset, p_registered boolean) RETURNS void
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  a dp_int.account;
-  total numeric;
-  spent text;
-BEGIN
-  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
-  total := least(a.epsilon, d.epsilon);
-  spent := CASE WHEN a.proven_epsilon = 'Infinity' THEN 'more of delta than its budget has' ELSE 'epsilon ' || dp_int.shown_epsilon(a.proven_epsilon) END
-           || CASE WHEN p_registered THEN ' of these people' ELSE '' END || ' is spent' || CASE WHEN a.block_width IS NOT NULL THEN ' in the fullest block' ELSE '' END;
-  IF a.proven_epsilon >= total THEN
-    RAISE NOTICE 'dpsidecar: nothing is left for data set "%": %, and its epsilon is %', d.name, spent, total::float8
-      USING HINT = 'What is spent stays spent, under whatever name. New requests are refused until dp_set_budget raises the budget, which weakens the promise to these people; answers that were given before are still given again, free.';
-  ELSIF p_registered AND a.proven_epsilon > 0 THEN
-    RAISE NOTICE 'dpsidecar: % already: data set "%" has % of its epsilon % left', spent, d.name, dp_int.shown_remaining(total - a.proven_epsilon), total::float8
-      USING HINT = 'What is spent stays spent, under whatever name.';
-  END IF;
-END $$;
-
--- Tells a steward who sets a budget which other data sets of the account it raises, lowers or stops. p_former: the
--- epsilon that the account had.
-CREATE OR REPLACE FUNCTION dp_int.tell_siblings(d dp_int.dataset, p_former numeric) RETURNS void
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  changed text;
-BEGIN
-  SELECT string_agg(format('"%s" from %s to %s%s', o.name, least(o.epsilon, p_former)::float8, least(o.epsilon, a.epsilon)::float8,
-                           CASE WHEN a.proven_epsilon >= least(o.epsilon, a.epsilon) THEN ', of which nothing is left' END), '; ' ORDER BY o.name) INTO changed
-    FROM dp_int.dataset o JOIN dp_int.account a ON a.id = o.account
-   WHERE o.account = d.account AND o.id <> d.id AND o.unregistered_at IS NULL AND least(o.epsilon, p_former) <> least(o.epsilon, a.epsilon);
-  IF changed IS NOT NULL THEN
-    RAISE NOTICE 'dpsidecar: this sets the epsilon of other data sets of the same people too: %', changed
-      USING HINT = 'An account has the epsilon that was set last for any of its data sets; each of these can be asked up to that and to its own, whichever is smaller.';
-  END IF;
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
+  d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
+  RETURN QUERY SELECT * FROM dp_int.warnings_of_scales(d, p_body)
+     UNION ALL SELECT * FROM dp_int.warnings_of_rows(d, p_body)
+     UNION ALL SELECT * FROM dp_int.warnings_of_request(d, p_body);
 END $$;
 
 -- Warns about a request that is about to be queued.
 CREATE OR REPLACE FUNCTION dp_int.warn(r dp_int.request) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  doubt text;
+  warning text;
 BEGIN
-  FOR doubt IN SELECT * FROM dp_int.doubts(r.dataset, r.body) LOOP
-    RAISE WARNING 'dpsidecar: %', doubt USING HINT = 'The request is made all the same, and charged if it is admitted. dp_explain shows warnings first, free.';
+  FOR warning IN SELECT * FROM dp_int.warnings(r.dataset, r.body) LOOP
+    RAISE WARNING 'dpsidecar: %', warning USING HINT = 'The request is made all the same, and charged if it is admitted. dp_explain shows warnings first, free.';
   END LOOP;
 END $$;

@@ -1,0 +1,99 @@
+-- What stewards are told when they register a data set, set its budget or its scales.
+
+-- Tells a steward who registers scales which ones seem to be missing. A column called weight is most likely one, which
+-- has no scale.
+CREATE OR REPLACE FUNCTION dp_int.tell_missing_scales(p_relid oid, p_columns name[], p_scales jsonb, p_labels jsonb) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  warning text;
+BEGIN
+  FOR warning IN SELECT * FROM dp_int.warnings_of_unscaled(p_relid, ARRAY(SELECT c FROM unnest(p_columns) AS c WHERE NOT p_labels ? c::text AND c !~* '(^|_)weights?$'), p_scales, true, true) LOOP
+    RAISE NOTICE 'dpsidecar: %', warning USING HINT = 'dp_set_scales changes scales and centers; grants and releases stay.';
+  END LOOP;
+END $$;
+
+-- Tells a steward who registers without any scale what follows from that, at registration.
+CREATE OR REPLACE FUNCTION dp_int.tell_unscaled(p_dataset text, p_scales jsonb) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_scales = '{}' THEN
+    RAISE NOTICE 'dpsidecar: data set "%" is registered without scales: the default methods of fits, and scores, look for them, for 2 to 20 %% of each budget; to everything else every column is about as large as 1', p_dataset
+      USING HINT = 'With few rows scales are not found, and dp_explain cannot say what noise will do. Give typical magnitudes from public knowledge, never read from the rows, for instance scales => ''{"cost": 5000, "age": 50}''; boolean columns need none. dp_set_scales sets them, now or later.';
+  END IF;
+END $$;
+
+-- Tells a steward who sets a budget that it promises little: a large epsilon, or a delta above one in the
+-- number of rows or in 10,000. The guarantee is that of the largest budget ever set.
+CREATE OR REPLACE FUNCTION dp_int.tell_large_budget(d dp_int.dataset) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  epsilon CONSTANT float8 := least(d.epsilon, (SELECT a.epsilon FROM dp_int.account a WHERE a.id = d.account));
+  delta CONSTANT float8 := d.delta;
+BEGIN
+  IF epsilon > 10 THEN
+    RAISE NOTICE 'dpsidecar: epsilon % of data set "%" promises little: all answers together may change the odds of a belief about one person by a factor of e^%', epsilon, d.name, epsilon
+      USING HINT = 'Up to 1 is a strong promise, many publish with up to 4. dp_set_budget lowers it: once more is spent, nothing takes that back.';
+  END IF;
+  IF delta * greatest(coalesce(d.row_count, 0), 10000) > 1 THEN
+    RAISE NOTICE 'dpsidecar: delta % of data set "%" promises little: it allows a method to publish somebody''s row with this probability', delta, d.name
+      USING HINT = 'Choose it far below one in the number of people, as 1e-6 for 10,000 rows. dp_set_budget lowers it: once something is spent, nothing takes that back.';
+  END IF;
+END $$;
+
+-- Other data sets of the account of a data set, as messages name them; NULL where there are none.
+CREATE OR REPLACE FUNCTION dp_int.siblings(d dp_int.dataset) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT string_agg(format('"%s"', o.name), ', ' ORDER BY o.name) FROM dp_int.dataset o WHERE o.account = d.account AND o.id <> d.id AND o.unregistered_at IS NULL
+$$;
+
+-- Tells a steward who registers a data set of people who have a budget already which of the two epsilons holds.
+CREATE OR REPLACE FUNCTION dp_int.tell_shared_budget(d dp_int.dataset, a dp_int.account) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF d.epsilon > a.epsilon THEN
+    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: that holds, and not the % that it was registered with', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
+      USING HINT = format('SELECT dp_set_budget(%L, %s, %s) raises that of all of them.', d.name, d.epsilon::float8, d.delta::float8);
+  ELSIF d.epsilon < a.epsilon THEN
+    RAISE NOTICE 'dpsidecar: data set "%" shares the budget of %, which is epsilon %: it can be asked until epsilon % of that is spent, under whatever name', d.name, dp_int.siblings(d), a.epsilon::float8, d.epsilon::float8
+      USING HINT = CASE WHEN a.proven_epsilon >= d.epsilon THEN format('SELECT dp_set_budget(%L, %s, %s) lets it be asked until all of that budget is spent.', d.name, a.epsilon::float8, d.delta::float8)
+                        ELSE format('SELECT dp_set_budget(%L, %s, %s) lowers that of all of them.', d.name, d.epsilon::float8, d.delta::float8) END;
+  END IF;
+END $$;
+
+-- Tells a steward who sets a budget that nothing is left of it, and one who registers people of whom something was spent what is left.
+CREATE OR REPLACE FUNCTION dp_int.tell_spent(d dp_int.dataset, p_registered boolean) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  a dp_int.account;
+  total numeric;
+  spent text;
+BEGIN
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+  total := least(a.epsilon, d.epsilon);
+  spent := CASE WHEN a.proven_epsilon = 'Infinity' THEN 'more of delta than its budget has' ELSE 'epsilon ' || dp_int.shown_epsilon(a.proven_epsilon) END
+           || CASE WHEN p_registered THEN ' of these people' ELSE '' END || ' is spent' || CASE WHEN a.block_width IS NOT NULL THEN ' in the fullest block' ELSE '' END;
+  IF a.proven_epsilon >= total THEN
+    RAISE NOTICE 'dpsidecar: nothing is left for data set "%": %, and its epsilon is %', d.name, spent, total::float8
+      USING HINT = 'What is spent stays spent, under whatever name. New requests are refused until dp_set_budget raises the budget, which weakens the promise to these people; answers that were given before are still given again, free.';
+  ELSIF p_registered AND a.proven_epsilon > 0 THEN
+    RAISE NOTICE 'dpsidecar: % already: data set "%" has % of its epsilon % left', spent, d.name, dp_int.shown_remaining(total - a.proven_epsilon), total::float8
+      USING HINT = 'What is spent stays spent, under whatever name.';
+  END IF;
+END $$;
+
+-- Tells a steward who sets a budget which other data sets of the account it raises, lowers or stops. p_former: the
+-- epsilon that the account had.
+CREATE OR REPLACE FUNCTION dp_int.tell_siblings(d dp_int.dataset, p_former numeric) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  changed text;
+BEGIN
+  SELECT string_agg(format('"%s" from %s to %s%s', o.name, least(o.epsilon, p_former)::float8, least(o.epsilon, a.epsilon)::float8,
+                           CASE WHEN a.proven_epsilon >= least(o.epsilon, a.epsilon) THEN ', of which nothing is left' END), '; ' ORDER BY o.name) INTO changed
+    FROM dp_int.dataset o JOIN dp_int.account a ON a.id = o.account
+   WHERE o.account = d.account AND o.id <> d.id AND o.unregistered_at IS NULL AND least(o.epsilon, p_former) <> least(o.epsilon, a.epsilon);
+  IF changed IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: this sets the epsilon of other data sets of the same people too: %', changed
+      USING HINT = 'An account has the epsilon that was set last for any of its data sets; each of these can be asked up to that and to its own, whichever is smaller.';
+  END IF;
+END $$;
