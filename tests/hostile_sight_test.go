@@ -212,3 +212,86 @@ func TestAnErrorWhileRowsAreCountedSaysNothing(t *testing.T) {
 		t.Errorf("told %q", told)
 	}
 }
+
+// What pg_stat_statements shows to everybody has no line of the sidecar's: the number of rows of a COPY is that of all rows
+// of all persons. Where it has some, the check says who reads them.
+func TestStatementsOfTheSidecarAreNotCounted(t *testing.T) {
+	t.Parallel()
+	s, err := dev.Start(context.Background(), dev.Options{Settings: map[string]string{"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop() })
+	w := worldIn(t, s, 10, 0)
+	w.exec(w.super, `CREATE EXTENSION pg_stat_statements`)
+	check := func() (ok bool, detail string) {
+		if err := w.steward.QueryRow(context.Background(), `SELECT ok, detail FROM dp_check_install() WHERE item = 'analysts see no numbers of dp_sidecar''s statements'`).Scan(&ok, &detail); err != nil {
+			t.Fatal(err)
+		}
+		return ok, detail
+	}
+	counted := func(eps float64) int {
+		stop := w.serve()
+		w.mustRegress(w.analyst, ask, w.dataset, eps)
+		stop()
+		return one[int](w, w.analyst, `SELECT count(*) FROM pg_stat_statements WHERE userid = 'dp_sidecar'::regrole`)
+	}
+	if n := counted(1); n != 0 {
+		t.Errorf("%d statements of dp_sidecar are counted", n)
+	}
+	if n := one[int](w, w.analyst, `SELECT count(*) FROM pg_stat_statements WHERE userid = 'dp_owner'::regrole AND rows = 1000`); n != 0 {
+		t.Errorf("%d statements of dp_owner have returned as many rows as there are", n)
+	}
+	if ok, detail := check(); !ok || detail != "as it should be" {
+		t.Error(detail)
+	}
+	// As where no superuser has installed.
+	w.exec(w.super, `ALTER ROLE dp_sidecar RESET pg_stat_statements.track`)
+	if n := counted(2); n == 0 {
+		t.Error("no statements of dp_sidecar are counted where its role has no such setting")
+	}
+	if ok, detail := check(); ok || !strings.HasPrefix(detail, "every analyst may read") {
+		t.Error(detail)
+	}
+	w.exec(w.super, `REVOKE EXECUTE ON FUNCTION pg_stat_statements FROM PUBLIC; GRANT EXECUTE ON FUNCTION pg_stat_statements TO pg_monitor`)
+	if ok, detail := check(); !ok || !strings.HasPrefix(detail, "as far as this database shows") {
+		t.Error(detail)
+	}
+	w.exec(w.super, `GRANT pg_monitor TO `+w.person)
+	if ok, detail := check(); ok || !strings.HasPrefix(detail, w.person+" may read") {
+		t.Error(detail)
+	}
+	w.exec(w.super, `ALTER DATABASE dpsidecar SET pg_stat_statements.track = 'none'`)
+	if ok, detail := check(); !ok || detail != "as it should be" {
+		t.Error(detail)
+	}
+	w.exec(w.super, `ALTER ROLE dp_sidecar SET pg_stat_statements.track = 'top'`)
+	if ok, _ := check(); ok {
+		t.Error("the role's setting does not go before the database's")
+	}
+}
+
+// A session whose role could become one that calls dblink keeps no connection of the loopback, by which it could ask in
+// anybody's name.
+func TestWhoMayBecomeACallerOfDblinkKeepsNoLoopback(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 10, 0)
+	w.serve()
+	const kept = `SELECT cardinality(coalesce(dp_dblink.dblink_get_connections(), '{}'))`
+	w.exec(w.super, `ALTER ROLE `+w.person+` NOINHERIT; GRANT pg_read_all_data, dp_analyst TO `+w.person+`; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dp_dblink TO PUBLIC;
+		GRANT USAGE ON SCHEMA public, dp TO `+w.person+`; GRANT EXECUTE ON FUNCTION dp_l1_regress TO `+w.person) // NOINHERIT keeps what dp_analyst has from it
+	analyst := w.connect(w.system.URL(w.person))
+	w.mustRegress(analyst, ask, w.dataset, 1.0)
+	w.exec(analyst, `SET ROLE pg_read_all_data`)
+	if n := one[int](w, analyst, kept); n != 0 {
+		t.Errorf("%d connections are kept", n)
+	}
+	w.exec(analyst, `RESET ROLE`)
+	w.exec(w.super, `REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dp_dblink FROM PUBLIC`)
+	w.mustRegress(analyst, ask, w.dataset, 2.0)
+	w.exec(w.super, `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dp_dblink TO PUBLIC`)
+	w.exec(analyst, `SET ROLE pg_read_all_data`)
+	if n := one[int](w, analyst, kept); n != 1 {
+		t.Errorf("%d connections are kept of a session that could not call dblink", n)
+	}
+}

@@ -153,6 +153,28 @@ func TestTheOwnerOfARelationRunsNothing(t *testing.T) {
 				w.Error(err)
 			}
 		},
+		// Stated as total, so that a constraint is no reason to refuse it: the planner does not look at constraints.
+		"a constraint": func(w *world, m *pgx.Conn) {
+			w.exec(w.super, `ALTER DATABASE dpsidecar SET constraint_exclusion = on`)
+			w.serve()
+			for _, how := range []struct{ name, arguments, over string }{
+				{"persons", `unit => 'who'`, ``},
+				{"pulled", `block => 'day', block_width => '1 day', block_origin => '2026-01-01'`, `, over => '[2026-01-03,2026-01-13)'`},
+				{"summed", `block => 'day', block_width => '1 day', block_origin => '2026-01-01', placement => 'database'`, `, over => '[2026-01-03,2026-01-13)'`},
+			} {
+				w.exec(m, strings.ReplaceAll(`CREATE TABLE mal.{} (day date NOT NULL, who int, y float8, x float8); CREATE TABLE mal.{}_child (CHECK (mal.plan())) INHERITS (mal.{});
+					INSERT INTO mal.{}_child SELECT date '2026-01-01' + i % 20, i, i, i FROM generate_series(1, 500) i; SELECT public.dp_freeze('mal.{}', 'day'); GRANT SELECT ON mal.{} TO dp_sidecar`, "{}", how.name))
+				register := `SELECT dp_register($1, ('mal.' || $1)::regclass, 'y', '{x}', 100, 1e-6, scales => '{"y": 1, "x": 1}', options => $2, ` + how.arguments + `)`
+				_, err := w.steward.Exec(context.Background(), register, how.name, `{}`)
+				w.wantError(err, "22023", "constraint "+how.name+"_child_check on table mal."+how.name+"_child calls function mal.plan()")
+				w.exec(w.steward, register, how.name, `{"total": true}`)
+				w.exec(w.steward, `SELECT dp_grant($1, 'mallory')`, how.name)
+				w.mustRegress(m, `SELECT * FROM dp_linear_regress($1, 1`+how.over+`)`, how.name)
+			}
+			w.eventually("persons are counted", func() bool {
+				return one[bool](w, w.steward, `SELECT row_count = 500 FROM dp.datasets WHERE dataset = 'persons'`)
+			})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := lonelyWorld(t, 10, 0)

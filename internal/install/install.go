@@ -6,11 +6,16 @@ package install
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
+
+// ErrLocked is returned when a session holds the lock of installations for too long.
+var ErrLocked = errors.New("another session holds the lock of installations")
 
 // oldestServer is the oldest server_version_num that is supported.
 const oldestServer = 140000
@@ -42,7 +47,7 @@ type Check struct {
 // Run installs, or repairs an installation. Concurrent runs wait for each other. Every run gives the
 // loopback a new password, because every dump contains the old one.
 //
-// Errors: *PrerequisiteError when an administrator has to run a script first; ErrNewer; ErrInterrupted.
+// Errors: *PrerequisiteError when an administrator has to run a script first; ErrNewer; ErrInterrupted; ErrLocked.
 func Run(ctx context.Context, c Config) (Result, error) {
 	conn, err := connectAlone(ctx, c.Admin)
 	if err != nil {
@@ -52,18 +57,59 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	return installWith(ctx, conn, c)
 }
 
+// How long an installation waits for another one, and for the session of a role that cannot install, which
+// has no business with the lock: any login can take it.
+const (
+	anothersTime  = 10 * time.Minute
+	strangersTime = 5 * time.Second
+)
+
+// lockHolders selects the sessions that hold the lock of installations, and whether each is of a role that
+// may install.
+const lockHolders = `
+	SELECT coalesce(string_agg(format('%s of role %s', l.pid, coalesce(a.usename, '?')), ', '), ''),
+	       coalesce(bool_and(r.rolsuper OR r.rolcreaterole OR coalesce(pg_has_role(r.oid, to_regrole('dp_owner'), 'MEMBER'), false)), true)
+	  FROM pg_locks l
+	  LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+	  LEFT JOIN pg_roles r ON r.oid = a.usesysid
+	 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+	   AND (l.classid::bigint << 32 | l.objid::bigint) = hashtext('dpsidecar install')::bigint`
+
 // connectAlone connects and takes the lock of installations, for which it waits. The lock lasts as long as
 // the connection.
+//
+// Errors: ErrLocked, which names who holds the lock.
 func connectAlone(ctx context.Context, admin *pgx.ConnConfig) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, onThisNode(admin))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(hashtext('dpsidecar install'))`); err != nil {
+	if err := lock(ctx, conn); err != nil {
 		conn.Close(ctx)
 		return nil, err
 	}
 	return conn, nil
+}
+
+func lock(ctx context.Context, conn *pgx.Conn) error {
+	for began := time.Now(); ; {
+		var mine, known bool
+		var holders string
+		if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtext('dpsidecar install'))`).Scan(&mine); err != nil || mine {
+			return err
+		}
+		if err := conn.QueryRow(ctx, lockHolders).Scan(&holders, &known); err != nil {
+			return err
+		}
+		if waited := time.Since(began); waited > anothersTime || waited > strangersTime && !known {
+			return fmt.Errorf("%w: session %s; end it with SELECT pg_terminate_backend(PID), and run this again", ErrLocked, holders)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // installWith installs on a connection from connectAlone.

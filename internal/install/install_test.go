@@ -3,6 +3,8 @@ package install
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -445,5 +447,175 @@ func TestVerifierIsPostgresOwn(t *testing.T) {
 	connect(t, c.URL("verified", password, "postgres"))
 	if _, err := pgx.Connect(t.Context(), c.URL("verified", password+"x", "postgres")); err == nil {
 		t.Error("another password works too")
+	}
+}
+
+// No statement that a log or pg_stat_statements shows holds the loopback's password, whoever installs.
+func TestNoStatementHoldsTheLoopbacksPassword(t *testing.T) {
+	c, err := localpg.Start(t.Context(), localpg.Options{Settings: map[string]string{"shared_preload_libraries": "pg_stat_statements",
+		"log_statement": "all", "log_min_duration_statement": "0", "log_parameter_max_length": "-1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Stop() })
+	bySuperuser, byInstaller := c.Database(t), c.Database(t)
+	c.Exec(t, "postgres", "CREATE EXTENSION pg_stat_statements", "CREATE ROLE installer LOGIN CREATEROLE PASSWORD 'pw'", "ALTER DATABASE "+bySuperuser+" SET pg_stat_statements.track = 'all'")
+	installer := Config{Admin: parse(t, c.URL("installer", "pw", byInstaller))}
+	var missing *PrerequisiteError
+	if _, err := Run(t.Context(), installer); !errors.As(err, &missing) {
+		t.Fatal(err)
+	}
+	c.Exec(t, byInstaller, missing.Script)
+	for _, how := range []struct {
+		Config
+		db string
+	}{{installer, byInstaller}, {Config{Admin: parse(t, c.SuperuserURL(bySuperuser))}, bySuperuser}} {
+		for range 2 { // makes it, and replaces it
+			install(t, how.Config)
+			password := loopbackLogin(t, c, how.db).Password
+			if len(password) != 64 {
+				t.Fatalf("a password of %d characters", len(password))
+			}
+			if n := query[int64](t, c, "postgres", `SELECT count(*) FROM pg_stat_statements WHERE query LIKE '%' || $1 || '%'`, password); n != 0 {
+				t.Errorf("%s: %d statements of pg_stat_statements hold the password", how.Admin.User, n)
+			}
+			if n := query[int64](t, c, "postgres", `SELECT count(*) FROM pg_stat_statements WHERE query LIKE '%USER MAPPING%'`); n == 0 {
+				t.Error("pg_stat_statements does not show what installs")
+			}
+			log, err := os.ReadFile(c.LogFile())
+			if err != nil || !strings.Contains(string(log), "USER MAPPING") {
+				t.Errorf("the log does not show what installs: %v", err)
+			}
+			if strings.Contains(string(log), password) {
+				t.Errorf("%s: the log holds the password", how.Admin.User)
+			}
+			checkLoopback(t, c, how.db)
+		}
+	}
+}
+
+// Whoever reaches the schema of dblink by a role of the system's may not call it; where everybody may, the
+// check tells of whom that is true.
+func TestOnlyTheOwnerCallsDblink(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	install(t, config)
+	c.Exec(t, db, "CREATE ROLE ann LOGIN NOINHERIT PASSWORD 'pw' IN ROLE dp_analyst, pg_read_all_data")
+	connections := func() error {
+		conn := connect(t, c.URL("ann", "pw", db))
+		_, err := conn.Exec(t.Context(), "SET ROLE pg_read_all_data")
+		if err == nil {
+			_, err = conn.Exec(t.Context(), "SELECT dp_dblink.dblink_get_connections()")
+		}
+		return err
+	}
+	if err := connections(); err == nil || !strings.Contains(err.Error(), "permission denied for function") {
+		t.Errorf("calling dblink: %v", err)
+	}
+	const check = `SELECT CASE WHEN ok THEN '' ELSE 'wrong: ' END || detail FROM dp_check_install() WHERE item = 'only dp_owner reaches dblink'`
+	if got := query[string](t, c, db, check); got != "as it should be" {
+		t.Error(got)
+	}
+	c.Exec(t, db, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dp_dblink TO PUBLIC") // as where they are a provider's
+	if err := connections(); err != nil {
+		t.Error(err)
+	}
+	if got := query[string](t, c, db, check); !strings.HasPrefix(got, "wrong: ann may call dblink") {
+		t.Error(got)
+	}
+	c.Exec(t, db, "REVOKE pg_read_all_data FROM ann")
+	if got := query[string](t, c, db, check); !strings.HasPrefix(got, "as it should be; everybody may execute") {
+		t.Error(got)
+	}
+	install(t, config)
+	if got := query[string](t, c, db, check); got != "as it should be" {
+		t.Error(got)
+	}
+	for _, f := range []string{"dblink_connect_u(text)", "dblink_connect_u(text,text)"} { // connects without a password, as the server
+		if query[bool](t, c, db, `SELECT has_function_privilege('dp_owner', 'dp_dblink.`+f+`', 'EXECUTE')`) {
+			t.Errorf("dp_owner may execute %s", f)
+		}
+	}
+}
+
+// Where the functions of dblink are a provider's, nothing can be taken from everybody, and installing works.
+func TestInstallWhereDblinkIsTheProviders(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	c.Exec(t, db, "CREATE ROLE provider CREATEROLE LOGIN PASSWORD 'pw'", "CREATE ROLE installer LOGIN CREATEROLE PASSWORD 'pw'", "ALTER DATABASE "+db+" OWNER TO provider", "ALTER SCHEMA public OWNER TO provider",
+		"CREATE SCHEMA dp_dblink AUTHORIZATION provider", "CREATE EXTENSION dblink SCHEMA dp_dblink", "GRANT USAGE ON FOREIGN DATA WRAPPER dblink_fdw TO provider WITH GRANT OPTION")
+	config := Config{Admin: parse(t, c.URL("installer", "pw", db))}
+	var missing *PrerequisiteError
+	if _, err := Run(t.Context(), config); !errors.As(err, &missing) {
+		t.Fatal(err)
+	}
+	if _, err := connect(t, c.URL("provider", "pw", db)).Exec(t.Context(), missing.Script); err != nil {
+		t.Fatal(err)
+	}
+	install(t, config)
+	if got := query[string](t, c, db, `SELECT detail FROM dp_check_install() WHERE item = 'only dp_owner reaches dblink'`); !strings.HasPrefix(got, "as it should be; everybody may execute") {
+		t.Error(got)
+	}
+	checkLoopback(t, c, db)
+}
+
+// A dblink in another schema, where others call it, is moved by an administrator who knows that.
+func TestInstallTellsHowToMoveDblink(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	c.Exec(t, db, "CREATE EXTENSION dblink SCHEMA public")
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	_, err := Run(t.Context(), config)
+	var missing *PrerequisiteError
+	if !errors.As(err, &missing) || !strings.Contains(missing.Script, "\nALTER EXTENSION dblink SET SCHEMA dp_dblink;\n") || strings.Contains(missing.Script, "\nCREATE EXTENSION") {
+		t.Fatalf("got %v\n%+v", err, missing)
+	}
+	c.Exec(t, db, missing.Script)
+	install(t, config)
+}
+
+// Any login can take the lock of installations: who waits for it is told whose it is.
+func TestWhoHoldsTheLockIsNamed(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	c.Exec(t, db, "CREATE ROLE mallory LOGIN PASSWORD 'pw'")
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	holder := connect(t, c.URL("mallory", "pw", db))
+	for _, act := range []func() error{
+		func() error { _, err := Run(t.Context(), config); return err },
+		func() error { _, err := Up(t.Context(), config.Admin); return err },
+		func() error { _, _, err := Adopt(t.Context(), config, true); return err },
+	} {
+		if _, err := holder.Exec(t.Context(), `SELECT pg_advisory_lock(hashtext('dpsidecar install'))`); err != nil {
+			t.Fatal(err)
+		}
+		if err := act(); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("session %d of role mallory", holder.PgConn().PID())) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := holder.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
+			t.Fatal(err)
+		}
+		install(t, config)
+	}
+}
+
+// A transaction that was prepared is no session's: the error says where it is seen.
+func TestPreparedTransactionsAreNamed(t *testing.T) {
+	c, err := localpg.Start(t.Context(), localpg.Options{Settings: map[string]string{"max_prepared_transactions": "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Stop() })
+	db := c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	install(t, config)
+	c.Exec(t, db, `BEGIN; SELECT FROM dp.budget; PREPARE TRANSACTION 'mine'`)
+	if _, err := Up(t.Context(), config.Admin); err == nil || !strings.Contains(err.Error(), "ROLLBACK PREPARED 'mine'") {
+		t.Errorf("got %v", err)
+	}
+	c.Exec(t, db, `ROLLBACK PREPARED 'mine'`)
+	if _, err := Up(t.Context(), config.Admin); err != nil {
+		t.Error(err)
 	}
 }

@@ -3,7 +3,6 @@ package install
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"strings"
 
@@ -12,7 +11,8 @@ import (
 
 // putLoopback creates or updates the foreign server by which this server reaches itself, and sets a new
 // password of this database's loopback role, which its user mapping stores. Other databases of the cluster
-// have roles of their own and keep their passwords.
+// have roles of their own and keep their passwords. The server draws the password: no statement of ours and
+// none of its parameters holds it, so neither does what logs or shows statements.
 func putLoopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
@@ -26,17 +26,20 @@ func putLoopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 	if err != nil {
 		return err
 	}
-	password := rand.Text()
-	if err := SetPassword(ctx, tx, role, password); err != nil {
-		return err
-	}
 	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
 		return err
 	}
 	if err := putServer(ctx, tx, c); err != nil {
 		return err
 	}
-	if err := putUserMapping(ctx, tx, role, password); err != nil {
+	password, err := putUserMapping(ctx, tx, role)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `RESET ROLE`); err != nil {
+		return err
+	}
+	if err := SetPassword(ctx, tx, role, password); err != nil {
 		return err
 	}
 	return tx.Commit(ctx)
@@ -79,12 +82,12 @@ END $$`, "{{role}}", role))
 	return role, err
 }
 
-// disableStatementLog keeps the statement with the loopback's password out of the server's log, if this
-// role may change the settings.
+// disableStatementLog keeps the statement with the loopback's password, which runs inside another, out of
+// extensions that look there, if this role may change the settings.
 func disableStatementLog(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `
 		SELECT set_config(name, value, true)
-		  FROM (VALUES ('log_statement', 'none'), ('log_min_duration_statement', '-1'), ('log_min_error_statement', 'panic')) AS v(name, value)
+		  FROM (VALUES ('log_statement', 'none'), ('log_min_duration_statement', '-1'), ('log_min_error_statement', 'panic'), ('pg_stat_statements.track', 'none')) AS v(name, value)
 		 WHERE (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)`)
 	return err
 }
@@ -125,18 +128,22 @@ func serverOptions(host, port, database string) []string {
 		"application_name", "dp_loopback", "options", "-c default_transaction_read_only=off"}
 }
 
-// putUserMapping stores the loopback's role and password where only dp_owner can read them.
-func putUserMapping(ctx context.Context, tx pgx.Tx, role, password string) error {
-	var there bool
-	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_user_mappings WHERE srvname = 'dp_loop' AND usename = 'dp_owner')`).Scan(&there); err != nil {
-		return err
+// putUserMapping stores the loopback's role and a new password where only dp_owner can read them, and returns
+// the password.
+func putUserMapping(ctx context.Context, tx pgx.Tx, role string) (password string, err error) {
+	const ours = `FROM pg_catalog.pg_user_mappings WHERE srvname = 'dp_loop' AND usename = 'dp_owner'`
+	if _, err := tx.Exec(ctx, strings.ReplaceAll(`
+DO $$
+DECLARE
+  there CONSTANT boolean := EXISTS (SELECT `+ours+`);
+BEGIN
+  EXECUTE format('%s USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (%s user %L, %2$s password %4$L)', CASE WHEN there THEN 'ALTER' ELSE 'CREATE' END, CASE WHEN there THEN 'SET' END,
+                 '{{role}}', translate(concat(gen_random_uuid(), gen_random_uuid()), '-', ''));
+END $$`, "{{role}}", role)); err != nil {
+		return "", err
 	}
-	statement := `CREATE USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (` + options("", "user", role, "password", password) + `)`
-	if there {
-		statement = `ALTER USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (` + options("SET ", "user", role, "password", password) + `)`
-	}
-	_, err := tx.Exec(ctx, statement)
-	return err
+	err = tx.QueryRow(ctx, `SELECT o.option_value `+strings.Replace(ours, " WHERE", ", pg_options_to_table(umoptions) AS o WHERE o.option_name = 'password' AND", 1)).Scan(&password)
+	return password, err
 }
 
 // options formats name and value pairs for a foreign server or user mapping.

@@ -55,6 +55,13 @@ func checkPrerequisites(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
+	var elsewhere string
+	if err := conn.QueryRow(ctx, `SELECT coalesce((SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'dblink' AND extnamespace::regnamespace::text <> 'dp_dblink'), '')`).Scan(&elsewhere); err != nil {
+		return err
+	}
+	if elsewhere != "" { // whoever calls it there must call it by another name: no script does that unasked
+		script = strings.Replace(script, createDblink, "-- It is in schema "+elsewhere+": whoever calls it there must call dp_dblink.dblink(...) afterwards, and needs rights there.\nALTER EXTENSION dblink SET SCHEMA dp_dblink;", 1)
+	}
 	further, err := furtherGrants(ctx, conn, s.User, s.Version)
 	if err != nil {
 		return err
@@ -73,6 +80,9 @@ func checkPrerequisites(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// createDblink is the statement of the administrator's script that makes dblink, unless it is there.
+const createDblink = "CREATE EXTENSION IF NOT EXISTS dblink SCHEMA dp_dblink;"
+
 // missingPrivileges lists the privileges of the administrator's script that are missing.
 func missingPrivileges(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, err := conn.Query(ctx, `
@@ -84,6 +94,9 @@ func missingPrivileges(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 		      EXISTS (SELECT FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'dblink' AND n.nspname = 'dp_dblink')),
 		    ('USAGE on schema dp_dblink',
 		      (SELECT bool_or(has_schema_privilege(oid, 'USAGE WITH GRANT OPTION')) FROM pg_namespace WHERE nspname = 'dp_dblink')),
+		    ('EXECUTE on the functions of dblink',
+		      (SELECT coalesce(bool_and(has_function_privilege('public', oid, 'EXECUTE') OR has_function_privilege(oid, 'EXECUTE WITH GRANT OPTION')), true)
+		         FROM pg_proc WHERE pronamespace = to_regnamespace('dp_dblink') AND proname <> 'dblink_connect_u')),
 		    ('USAGE on foreign data wrapper dblink_fdw',
 		      (SELECT bool_or(has_foreign_data_wrapper_privilege(oid, 'USAGE WITH GRANT OPTION')) FROM pg_foreign_data_wrapper WHERE fdwname = 'dblink_fdw'))
 		  ) AS need(missing, met)

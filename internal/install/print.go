@@ -32,11 +32,13 @@ func Print(w io.Writer) error {
 	fmt.Fprintf(w, "-- 3. As INSTALLER: functions and views, whole.\n\n%s\n", codeScript())
 	_, err = fmt.Fprintf(w, `-- 4. As INSTALLER: passwords, of which the server sees the SCRAM verifiers, and the loopback.
 --
--- CREATE ROLE dp_loopback_OID LOGIN PASSWORD 'SCRAM-SHA-256$...' IN ROLE dp_loopback;  -- OID of the database; with the settings of dp_loopback
--- ALTER ROLE dp_sidecar PASSWORD 'SCRAM-SHA-256$...';
+-- CREATE ROLE dp_loopback_OID LOGIN IN ROLE dp_loopback;  -- OID of the database; with the settings of dp_loopback
 -- SET LOCAL ROLE dp_owner;
 -- CREATE SERVER dp_loop FOREIGN DATA WRAPPER dblink_fdw OPTIONS (%s);
--- CREATE USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (%s);
+-- CREATE USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (%s);  -- inside a DO that draws the password
+-- RESET ROLE;
+-- ALTER ROLE dp_loopback_OID PASSWORD 'SCRAM-SHA-256$...';
+-- ALTER ROLE dp_sidecar PASSWORD 'SCRAM-SHA-256$...';
 `, options("", serverOptions("127.0.0.1", "PORT", "DATABASE")...), options("", "user", "dp_loopback_OID", "password", "..."))
 	return err
 }

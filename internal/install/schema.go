@@ -67,7 +67,8 @@ func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 
 // up is Up for who holds the lock of installations.
 func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
-	defer func() { err = explainBusy(err) }()
+	defer func() { err = explainBusy(ctx, admin, err) }()
+	everywhere := impatient(admin)
 	admin = impatient(onThisNode(admin))
 	if err := execute(ctx, admin, `CREATE SCHEMA IF NOT EXISTS dp_int`); err != nil {
 		return 0, err
@@ -75,8 +76,48 @@ func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	if version, err = migrateUp(ctx, admin); err != nil {
 		return version, err
 	}
+	if err := execute(ctx, admin, grantDblink); err != nil {
+		return version, fmt.Errorf("rights on dblink: %w", err)
+	}
+	if err := execute(ctx, everywhere, sidecarSettings); err != nil {
+		return version, fmt.Errorf("settings of dp_sidecar: %w", err)
+	}
 	return version, replaceCode(ctx, admin)
 }
+
+// grantDblink lets dp_owner execute the functions of dblink that everybody could before the administrator's
+// script.
+const grantDblink = `
+DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN SELECT oid FROM pg_catalog.pg_proc p WHERE p.pronamespace = to_regnamespace('dp_dblink') AND p.proname <> 'dblink_connect_u' AND NOT has_function_privilege('dp_owner', p.oid, 'EXECUTE') LOOP
+    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO dp_owner', f);
+  END LOOP;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE NOTICE 'dp_owner may not call dblink: %', SQLERRM;
+END $$`
+
+// sidecarSettings are settings of the role dp_sidecar, with Citus on all nodes, where its sessions are the
+// coordinator's and no setting of the sidecar's own arrives. The planner runs no function of a constraint.
+// pg_stat_statements, where it is loaded, counts nothing: it shows to everybody how many rows a statement
+// returned, which may be private. Only a superuser may set that; dp_check_install tells where it is missing.
+const sidecarSettings = `
+DO $$
+DECLARE
+  setting text;
+BEGIN
+  FOREACH setting IN ARRAY '{constraint_exclusion=off,pg_stat_statements.track=none}'::text[] LOOP
+    BEGIN
+      IF NOT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s WHERE s.setrole = 'dp_sidecar'::regrole AND s.setdatabase = 0 AND setting = ANY (s.setconfig)) THEN
+        EXECUTE format('ALTER ROLE dp_sidecar SET %I = %L', split_part(setting, '=', 1), split_part(setting, '=', 2));
+      END IF;
+    EXCEPTION WHEN OTHERS THEN  -- also another installation that alters the role now
+      RAISE NOTICE 'setting % of dp_sidecar stays: %', split_part(setting, '=', 1), SQLERRM;
+    END;
+  END LOOP;
+END $$`
 
 // migrateUp applies the migrations up to Latest. It returns the version reached, also with an error.
 func migrateUp(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
@@ -166,7 +207,7 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 
 // down is Down for who holds the lock of installations.
 func down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
-	defer func() { err = explainBusy(err) }()
+	defer func() { err = explainBusy(ctx, admin, err) }()
 	admin = impatient(admin)
 	version, err = Version(ctx, admin)
 	if err != nil || version == 0 {
@@ -213,12 +254,22 @@ func impatient(admin *pgx.ConnConfig) *pgx.ConnConfig {
 	return admin
 }
 
-func explainBusy(err error) error {
+// explainBusy says which transactions may hold what was waited for in vain. Those that were prepared are of no
+// session.
+func explainBusy(ctx context.Context, admin *pgx.ConnConfig, err error) error {
 	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) && refusal.Code == "55P03" {
-		return fmt.Errorf("%w: a transaction is open that has used what is to be replaced; end it (pg_stat_activity shows sessions that are idle in transaction), and run this again", err)
+	if !errors.As(err, &refusal) || refusal.Code != "55P03" {
+		return err
 	}
-	return err
+	var prepared string
+	if conn, failed := pgx.ConnectConfig(ctx, admin); failed == nil {
+		defer conn.Close(ctx)
+		_ = conn.QueryRow(ctx, `SELECT coalesce(string_agg('ROLLBACK PREPARED ' || quote_literal(gid) || ' as ' || owner, ', ' ORDER BY prepared), '') FROM pg_prepared_xacts WHERE database = current_database()`).Scan(&prepared)
+	}
+	if prepared != "" {
+		prepared = ", pg_prepared_xacts those that were prepared, which end with " + prepared
+	}
+	return fmt.Errorf("%w: a transaction is open that has used what is to be replaced; end it (pg_stat_activity shows sessions that are idle in transaction%s), and run this again", err, prepared)
 }
 
 // refusals are statements, by version, that raise an error if the migration down from that version would

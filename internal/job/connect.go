@@ -13,8 +13,9 @@ import (
 
 // pinSettings sets on every connection the settings that a sidecar relies on, over those of the server, the
 // database and the role: a reported commit survives a crash, each statement sees all earlier commits of
-// others, and no time limit other than the sidecar's ends a read. lock_timeout is that of the role. Generic
-// plans are forced because planning the functions' statements takes longer than running them.
+// others, no time limit other than the sidecar's ends a read, and planning a read runs no function of a
+// constraint. lock_timeout is that of the role. Generic plans are forced because planning the functions'
+// statements takes longer than running them.
 func pinSettings(config *pgx.ConnConfig) {
 	for name, value := range map[string]string{
 		"synchronous_commit":                  "on",
@@ -26,6 +27,7 @@ func pinSettings(config *pgx.ConnConfig) {
 		"idle_session_timeout":                "0",
 		"plan_cache_mode":                     "force_generic_plan",
 		"jit":                                 "off",
+		"constraint_exclusion":                "off", // otherwise the planner runs functions in constraints of the owner's as this role
 		"datestyle":                           "ISO", // Citus formats dates and, by extra_float_digits, numbers with these settings in statements to its workers
 		"extra_float_digits":                  "1",
 		"client_encoding":                     "UTF8", // the encoding of the database if categories are of text, so that nothing is converted

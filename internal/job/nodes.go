@@ -28,8 +28,9 @@ const nodeUnreachable parked = "a node of the data set cannot be reached now"
 
 // citusSettings apply to the transaction of a job on tables of Citus: each worker has one connection, whose
 // transaction lasts as long as the coordinator's and has the same settings. The search path is pg_catalog
-// because Citus omits the schema of system functions in statements to workers.
-const citusSettings = `SET LOCAL citus.max_adaptive_executor_pool_size = 1; SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL search_path = pg_catalog`
+// because Citus omits the schema of system functions in statements to workers, and constraint_exclusion is
+// that of pinSettings, which workers do not see.
+const citusSettings = `SET LOCAL citus.max_adaptive_executor_pool_size = 1; SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL search_path = pg_catalog; SET LOCAL constraint_exclusion = off`
 
 // settle prepares the transaction of a job on a distributed table, before its first statement that reads
 // rows.

@@ -10,4 +10,22 @@ CREATE SCHEMA IF NOT EXISTS dp_dblink;
 REVOKE ALL ON SCHEMA dp_dblink FROM PUBLIC;
 CREATE EXTENSION IF NOT EXISTS dblink SCHEMA dp_dblink;
 GRANT USAGE ON SCHEMA dp_dblink TO {{installer}} WITH GRANT OPTION;
+
+-- Its functions are nobody else's either: a member of pg_read_all_data has USAGE on every schema. Where they
+-- are the provider's this changes nothing, and the server warns. dblink_connect_u is for superusers alone.
+DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = 'dp_dblink'::regnamespace AND proname <> 'dblink_connect_u' LOOP
+    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s WITH GRANT OPTION', f, $installer${{installer}}$installer$);
+    IF to_regrole('dp_owner') IS NOT NULL THEN
+      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO dp_owner', f);
+    END IF;
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+  END LOOP;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE NOTICE 'everybody may execute the functions of dblink who may use its schema: %', SQLERRM;
+END $$;
+
 GRANT USAGE ON FOREIGN DATA WRAPPER dblink_fdw TO {{installer}} WITH GRANT OPTION;

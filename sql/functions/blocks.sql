@@ -195,7 +195,7 @@ BEGIN
               FROM regexp_matches(tree, E'(?<!\\\\)\\{([A-Z_]+)', 'g') AS m)
         OR tree ~ E'(?<!\\\\):(distinctClause|groupClause|groupingSets|windowClause|setOperations|limitCount|limitOffset|tablesample) (?!<>)'
         OR tree ~ E'(?<!\\\\):varattno -'  -- a system column, such as the place of a row
-        OR EXISTS (SELECT FROM dp_int.casts_to_json(tree))
+        OR EXISTS (SELECT FROM dp_int.hidden_casts(tree))
         OR EXISTS (SELECT FROM regexp_matches(tree, E'(?<!\\\\):opno ([0-9]+)', 'g') AS m WHERE m[1]::bigint >= 16384)
         OR EXISTS (SELECT FROM regexp_matches(tree, E'(?<!\\\\):(?:func|opfunc)id ([0-9]+)', 'g') AS m
                      JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid

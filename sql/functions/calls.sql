@@ -51,6 +51,17 @@ BEGIN
   END IF;
 END $$;
 
+-- May a role, or one that it can become by SET ROLE, call dblink?
+CREATE OR REPLACE FUNCTION dp_int.reaches_dblink(p_role oid) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM pg_catalog.pg_roles r
+      JOIN pg_catalog.pg_extension e ON e.extname = 'dblink' AND has_schema_privilege(r.oid, e.extnamespace, 'USAGE')
+      JOIN pg_catalog.pg_proc p ON p.pronamespace = e.extnamespace AND p.proname ~ '^dblink' AND has_function_privilege(r.oid, p.oid, 'EXECUTE')
+     WHERE pg_has_role(p_role, r.oid, 'MEMBER'));
+END $$;
+
 -- Opens the loopback and listens on a channel. A connection is kept for some seconds
 -- when the caller cannot reach dblink to drive it himself.
 CREATE OR REPLACE FUNCTION dp_int.loopback_open(p_channel text) RETURNS text
@@ -61,7 +72,7 @@ DECLARE
   cache boolean;
   connection text;
 BEGIN
-  cache := NOT has_schema_privilege(session_user, 'dp_dblink', 'USAGE');
+  cache := NOT dp_int.reaches_dblink((SELECT oid FROM pg_catalog.pg_roles WHERE rolname = session_user));
   connection := CASE WHEN cache THEN cached ELSE 'dp_' || gen_random_uuid() END;
   IF cache AND cached = ANY (coalesce(dp_dblink.dblink_get_connections(), '{}')) THEN
     BEGIN

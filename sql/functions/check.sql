@@ -34,12 +34,37 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET quote_all_identifi
     ) AS objects(object)
 $$;
 
+-- Does pg_stat_statements count the statements of dp_sidecar? A setting of the role in this database goes before that of
+-- the role, of the database, of all roles, and of the server.
+CREATE OR REPLACE FUNCTION dp_int.statements_tracked() RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM pg_catalog.pg_settings g  -- shows no setting of what is not loaded
+     WHERE g.name = 'pg_stat_statements.track'
+       AND 'none' <> coalesce((SELECT split_part(setting, '=', 2)
+                                 FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS setting
+                                WHERE s.setrole IN (0, 'dp_sidecar'::regrole) AND s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))
+                                  AND split_part(setting, '=', 1) = g.name
+                                ORDER BY s.setrole = 0, s.setdatabase = 0
+                                LIMIT 1), g.reset_val));
+END $$;
+
+-- May a role read the numbers of others' statements in this database?
+CREATE OR REPLACE FUNCTION dp_int.sees_statements(p_role oid) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (SELECT FROM pg_catalog.pg_extension e
+                   JOIN pg_catalog.pg_proc p ON p.pronamespace = e.extnamespace AND p.proname = 'pg_stat_statements'
+                  WHERE e.extname = 'pg_stat_statements' AND has_schema_privilege(p_role, e.extnamespace, 'USAGE') AND has_function_privilege(p_role, p.oid, 'EXECUTE'))
+$$;
+
 CREATE OR REPLACE FUNCTION public.dp_check_install() RETURNS TABLE(item text, ok boolean, detail text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   connection text;
   copy CONSTANT boolean := dp_int.is_copy();
   alive int := dp_int.sidecars_alive();
+  tracked CONSTANT boolean := dp_int.statements_tracked();
   r record;
 BEGIN
   item := 'the loopback reaches this database, read-write';
@@ -71,13 +96,32 @@ BEGIN
   RETURN NEXT;
 
   item := 'only dp_owner reaches dblink';
-  SELECT string_agg(rolname, ', ') INTO detail
+  SELECT string_agg(rolname, ', ' ORDER BY rolname) INTO detail
     FROM pg_catalog.pg_roles
-   WHERE NOT rolsuper AND rolname IN ('dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar')
-     AND EXISTS (SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_extension e ON e.extnamespace = n.oid
-                  WHERE e.extname = 'dblink' AND has_schema_privilege(pg_roles.oid, n.oid, 'USAGE'));
+   WHERE NOT rolsuper AND (rolname IN ('dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar') OR pg_has_role(oid, 'dp_analyst', 'MEMBER') AND NOT pg_has_role(oid, 'dp_owner', 'MEMBER'))
+     AND dp_int.reaches_dblink(oid);
   ok := detail IS NULL;
-  detail := coalesce(detail || ' may call dblink, and with it a loopback connection that a session keeps: move the extension dblink to schema dp_dblink', 'as it should be');
+  detail := CASE
+    WHEN NOT ok AND to_regprocedure('dp_dblink.dblink(text,text)') IS NULL THEN
+      detail || ' may call dblink, and with it a loopback connection that a session keeps: ALTER EXTENSION dblink SET SCHEMA dp_dblink'
+    WHEN NOT ok THEN
+      detail || ' may call dblink: let a superuser run dpsidecar install, which takes EXECUTE on it from everybody, or take away the role that has USAGE on schema dp_dblink, such as pg_read_all_data. Until then no session of theirs keeps a loopback connection'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = to_regnamespace('dp_dblink') AND p.proname <> 'dblink_connect_u' AND has_function_privilege('public', p.oid, 'EXECUTE')) THEN
+      'as it should be; everybody may execute its functions who has USAGE on schema dp_dblink, as pg_read_all_data has: let their owner run the administrator''s script again (dpsidecar install --print-sql)'
+    ELSE 'as it should be' END;
+  RETURN NEXT;
+
+  item := 'analysts see no numbers of dp_sidecar''s statements';
+  SELECT string_agg(CASE analyst.rolname WHEN 'dp_analyst' THEN 'every analyst' ELSE analyst.rolname END, ', ' ORDER BY analyst.rolname <> 'dp_analyst', analyst.rolname) INTO detail
+    FROM pg_catalog.pg_roles analyst
+   WHERE tracked AND NOT analyst.rolsuper AND pg_has_role(analyst.oid, 'dp_analyst', 'MEMBER') AND NOT pg_has_role(analyst.oid, 'dp_owner', 'MEMBER')
+     AND (analyst.rolname = 'dp_analyst' OR NOT dp_int.sees_statements('dp_analyst'::regrole)) AND dp_int.sees_statements(analyst.oid);
+  ok := detail IS NULL;
+  detail := CASE
+    WHEN NOT ok THEN format('%s may read in pg_stat_statements how many rows each of them returned, which is private where there is a unit or block_rows. Let a superuser ALTER ROLE dp_sidecar SET pg_stat_statements.track = ''none'', restart dpsidecar serve, '
+      'and SELECT pg_stat_statements_reset(''dp_sidecar''::regrole). Or REVOKE EXECUTE ON FUNCTION pg_stat_statements FROM PUBLIC, and from these roles', detail)
+    WHEN tracked THEN 'as far as this database shows; but pg_stat_statements counts them, and whoever may read it in another database of the server sees how many rows they returned. Let a superuser ALTER ROLE dp_sidecar SET pg_stat_statements.track = ''none'''
+    ELSE 'as it should be' END;
   RETURN NEXT;
 
   item := 'the roles dp_* have no rights that they do not need';

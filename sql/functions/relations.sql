@@ -36,16 +36,25 @@ BEGIN
                      OR EXISTS (SELECT FROM pg_options_to_table(v.reloptions) WHERE option_name = 'security_invoker' AND option_value::boolean))) END);
 END $$;
 
--- The functions of casts to json that a parse tree may call without naming them: json is made of a value by such a
--- cast of its type, where there is one, and pg_depend has no entry for it. The types are those of the tree, of their
--- elements and columns, and those that domains are over.
-CREATE OR REPLACE FUNCTION dp_int.casts_to_json(p_tree text) RETURNS SETOF oid
+-- The functions of casts that a parse tree may call without naming them: pg_depend has no entry for them. json is made
+-- of a value by a cast of its type, where there is one, and the system's own functions in SQL over any type (text || any,
+-- quote_literal) cast it to text when the planner puts their text in the place of a call. The types are those of the
+-- tree, of their elements and columns, and those that domains are over.
+CREATE OR REPLACE FUNCTION dp_int.hidden_casts(p_tree text) RETURNS SETOF oid
 LANGUAGE plpgsql STABLE ROWS 1 AS $$
+DECLARE
+  targets oid[];
 BEGIN
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_cast k WHERE k.castfunc >= 16384 AND k.casttarget IN ('json'::regtype, 'jsonb'::regtype))
-     OR NOT (p_tree LIKE '%{JSON%'
-             OR EXISTS (SELECT FROM regexp_matches(p_tree, E'(?<!\\\\):(?:funcid|aggfnoid|winfnoid) ([0-9]+)', 'g') AS m
-                          JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ 'json')) THEN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_cast k WHERE k.castfunc >= 16384 AND k.casttarget IN ('json'::regtype, 'jsonb'::regtype, 'text'::regtype)) THEN
+    RETURN;
+  END IF;
+  SELECT CASE WHEN p_tree LIKE '%{JSON%' OR bool_or(p.proname ~ 'json') THEN ARRAY['json'::regtype, 'jsonb'::regtype]::oid[] END
+      || CASE WHEN bool_or(l.lanname = 'sql' AND p.prosqlbody IS NULL) THEN ARRAY['text'::regtype]::oid[] END
+    INTO targets
+    FROM regexp_matches(p_tree, E'(?<!\\\\):(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g') AS m
+    JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace
+    JOIN pg_catalog.pg_language l ON l.oid = p.prolang;
+  IF targets IS NULL THEN
     RETURN;
   END IF;
   RETURN QUERY
@@ -57,13 +66,13 @@ BEGIN
       JOIN pg_catalog.pg_type y ON y.oid = t.id,
            LATERAL (SELECT unnest(ARRAY[y.typelem, y.typbasetype]) UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = y.typrelid AND a.attnum > 0) AS part(id)
      WHERE part.id <> 0)
-  SELECT k.castfunc FROM pg_catalog.pg_cast k JOIN types t ON t.id = k.castsource WHERE k.castfunc >= 16384 AND k.casttarget IN ('json'::regtype, 'jsonb'::regtype);
+  SELECT k.castfunc FROM pg_catalog.pg_cast k JOIN types t ON t.id = k.castsource WHERE k.castfunc >= 16384 AND k.casttarget = ANY (targets);
 END $$;
 
--- What a parse tree may run that pg_depend has no entry for: casts to json, and the constraints of a domain that RETURNING names.
+-- What a parse tree may run that pg_depend has no entry for: casts to json and text, and the constraints of a domain that RETURNING names.
 CREATE OR REPLACE FUNCTION dp_int.unnamed(p_tree text) RETURNS TABLE(class oid, id oid)
 LANGUAGE sql STABLE ROWS 1 AS $$
-  SELECT 'pg_catalog.pg_proc'::regclass::oid, dp_int.casts_to_json(p_tree)
+  SELECT 'pg_catalog.pg_proc'::regclass::oid, dp_int.hidden_casts(p_tree)
   UNION ALL
   SELECT 'pg_catalog.pg_type'::regclass::oid, m[1]::oid FROM regexp_matches(p_tree, E'(?<!\\\\):typid ([0-9]+)', 'g') AS m
 $$;
@@ -219,7 +228,8 @@ END $$;
 -- that defines it: rows that its definition omits are missing from it too, although reading it evaluates
 -- nothing below it. The rows in a single partition or child depend on their values. Another server
 -- decides the rows of a foreign table. The planner of any query may run the functions in indexes,
--- statistics and partition keys.
+-- statistics, partition keys and, unless constraint_exclusion is off, in constraints. (Those of a superuser's in
+-- constraints, as extensions have them, are nobody's attack.)
 CREATE OR REPLACE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$  -- planning it takes far longer than executing it
 DECLARE
@@ -273,9 +283,25 @@ BEGIN
         JOIN LATERAL (SELECT 'pg_catalog.pg_class'::regclass, s.oid
                       UNION ALL SELECT 'pg_catalog.pg_class'::regclass, i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = s.oid
                       UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, e.oid FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, k.oid FROM pg_catalog.pg_constraint k WHERE k.conrelid = s.oid AND k.contype = 'c'
                      ) AS o(class, oid) ON true
         JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid  -- has no entries for objects of the system
                                    AND d.refclassid IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)
+       WHERE o.class <> 'pg_catalog.pg_constraint'::regclass
+          OR (SELECT NOT u.rolsuper
+                FROM pg_catalog.pg_roles u
+               WHERE u.oid = CASE d.refclassid WHEN 'pg_catalog.pg_proc'::regclass THEN (SELECT p.proowner FROM pg_catalog.pg_proc p WHERE p.oid = d.refobjid)
+                                               ELSE (SELECT p.oprowner FROM pg_catalog.pg_operator p WHERE p.oid = d.refobjid) END)
+      UNION ALL
+      SELECT 6, format('%s calls %s', pg_describe_object(o.class, o.oid, 0), pg_describe_object('pg_catalog.pg_proc'::regclass, f.oid, 0))
+        FROM stored s
+        JOIN LATERAL (SELECT 'pg_catalog.pg_class'::regclass, i.indexrelid, concat(i.indexprs, i.indpred) FROM pg_catalog.pg_index i WHERE i.indrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, e.oid, e.stxexprs::text FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_class'::regclass, k.partrelid, k.partexprs::text FROM pg_catalog.pg_partitioned_table k WHERE k.partrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, k.oid, k.conbin::text FROM pg_catalog.pg_constraint k WHERE k.conrelid = s.oid AND k.contype = 'c'
+                     ) AS o(class, oid, tree) ON o.tree <> ''
+        JOIN LATERAL dp_int.hidden_casts(o.tree) AS f(oid) ON true
+       WHERE (SELECT EXISTS (SELECT FROM pg_catalog.pg_cast k WHERE k.castfunc >= 16384))
     ) AS reasons(rank, reason)
     ORDER BY rank, reason
     LIMIT 1);
