@@ -1175,7 +1175,7 @@ var mutants = []mutant{
 	{"blocks: the reserve is not asked about deltas", "sql/functions/blocks.sql",
 		"AND b.spent_delta + p_delta <= reserve) IS NOT TRUE", ") IS NOT TRUE", []tests{{"./sql", "TestFewBlocksDecide"}}},
 	{"blocks: the data set's own limit is not asked", "sql/functions/blocks.sql",
-		"          AND dp_int.admits_at(a.accounting, d.epsilon, a.delta, d.cap, v.t, order_d)\n", "", []tests{{"./tests", "TestADataSetsOwnLimitHoldsForBlocks"}}},
+		"          AND dp_int.admits_at(a.accounting, d.epsilon, a.delta, d.cap, v.t, order_d)\n", "", []tests{{"./sql", "TestFewBlocksDecide"}}},
 	{"blocks: the order is that of another limit", "sql/functions/blocks.sql",
 		"d.cap, v.t, order_d)", "d.cap, v.t, order_a)", []tests{{"./sql", "TestFewBlocksDecide"}}},
 	{"blocks: what is proven leaves out sums that exceed by little", "sql/functions/blocks.sql",
