@@ -25,15 +25,18 @@ BEGIN
         e.refunds::text] || CASE WHEN e.blocks IS NOT NULL THEN ARRAY[e.blocks::text] END) WITH ORDINALITY AS f(v, o));
 END $$;
 
--- The cost of an entry in its account's unit, NULL where it has no such cost.
-CREATE OR REPLACE FUNCTION dp_int.cost(a dp_int.account, e dp_int.ledger) RETURNS numeric
+-- The cost of an entry in the unit of an accounting, NULL where it has no such cost.
+CREATE OR REPLACE FUNCTION dp_int.cost_in(p_accounting text, p_order numeric, e dp_int.ledger) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  RETURN CASE a.accounting
+  RETURN CASE p_accounting
     WHEN 'pure' THEN e.epsilon
     WHEN 'zcdp' THEN e.rho
-    WHEN 'rdp' THEN e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order)] END;
+    WHEN 'rdp' THEN e.renyi[array_position(dp_int.renyi_orders(), p_order)] END;
 END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.cost(a dp_int.account, e dp_int.ledger) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN dp_int.cost_in(a.accounting, a.renyi_order, e); END $$;
 
 -- Appends e to its account's chain and adds its costs to the totals. The caller holds the lock on the
 -- account's row.
