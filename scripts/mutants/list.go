@@ -1359,7 +1359,7 @@ var mutants = []mutant{
 	{"verify prices charges by the order that the account has now", "sql/functions/verify.sql",
 		"sum(dp_int.cost_in(b.accounting, b.renyi_order, l.entry)) OVER chain", "sum(dp_int.cost(a, l.entry)) OVER chain", []tests{{"./tests", "TestVerifyNoticesAnotherOrder"}}},
 	{"verify does not hold accounts against their ledger", "sql/functions/verify.sql",
-		"WHERE (a.accounting, a.renyi_order, a.epsilon, a.delta, a.cap)\n", "WHERE false AND (a.accounting, a.renyi_order, a.epsilon, a.delta, a.cap)\n", []tests{{"./tests", "TestVerifyNoticesAnotherOrder|TestVerifyNoticesEveryChange"}}},
+		"         AND (a.accounting, a.renyi_order, a.epsilon, a.delta, a.cap)\n", "         AND false AND (a.accounting, a.renyi_order, a.epsilon, a.delta, a.cap)\n", []tests{{"./tests", "TestVerifyNoticesAnotherOrder|TestVerifyNoticesEveryChange"}}},
 	{"verify does not ask whose account a charge is of", "sql/functions/verify.sql",
 		"WHERE l.account <> d.account", "WHERE false", []tests{{"./tests", "TestVerifyNoticesEveryChange"}}},
 	{"verify does not hold personal limits against the ledger", "sql/functions/verify.sql",

@@ -37,7 +37,8 @@ END $$;
 -- The first charge beyond the budget then in force, of its account or of a block of it; the budget in
 -- force is the last one that the chain holds before the charge, and its accounting and order are those in
 -- which entries count: not the account's row, which is not in the chain. Budgets that do not name the
--- account's epsilon are of versions whose only filter was the cap. NULL where there is no such charge.
+-- account's epsilon are of versions whose only filter was the cap, and those that name no accounting of
+-- versions that had one. NULL where there is no such charge.
 CREATE OR REPLACE FUNCTION dp_int.overdraft() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -54,7 +55,7 @@ BEGIN
                       FROM dp_int.ledger e) AS l
               JOIN dp_int.account a ON a.id = l.account
               LEFT JOIN dp_int.ledger n ON n.account = l.account AND n.seq = l.budget,
-                   LATERAL (SELECT n.event #>> '{budget,accounting}', (n.event #>> '{budget,order}')::numeric, (n.event #>> '{budget,account_epsilon}')::numeric,
+                   LATERAL (SELECT coalesce(n.event #>> '{budget,accounting}', 'pure'), (n.event #>> '{budget,order}')::numeric, (n.event #>> '{budget,account_epsilon}')::numeric,
                                    (n.event #>> '{budget,delta}')::numeric, (n.event #>> '{budget,cap}')::numeric) AS b(accounting, renyi_order, epsilon, delta, cap),
                    LATERAL (SELECT NULL WHERE a.block_width IS NULL
                             UNION ALL
@@ -120,7 +121,9 @@ BEGIN
       SELECT format('account %s', a.id)
         FROM dp_int.account a
         LEFT JOIN LATERAL (SELECT l.event -> 'budget' AS budget FROM dp_int.ledger l WHERE l.account = a.id AND l.kind = 'budget' AND l.event ? 'budget' ORDER BY l.seq DESC LIMIT 1) AS n ON true
-       WHERE (a.accounting, a.renyi_order, a.epsilon, a.delta, a.cap)
+       WHERE n.budget IS NULL
+          OR n.budget ? 'account_epsilon'  -- those of before are followed by one of the upgrade
+         AND (a.accounting, a.renyi_order, a.epsilon, a.delta, a.cap)
              IS DISTINCT FROM (n.budget ->> 'accounting', (n.budget ->> 'order')::numeric, (n.budget ->> 'account_epsilon')::numeric, (n.budget ->> 'delta')::numeric, (n.budget ->> 'cap')::numeric)
        ORDER BY a.id
        LIMIT 1)),
