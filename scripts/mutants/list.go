@@ -1064,7 +1064,7 @@ var mutants = []mutant{
 	{"filters: the reserve of delta is half of it in the database", "sql/functions/accounts.sql",
 		"delta * 0.1 $$", "delta * 0.5 $$", []tests{{"./tests", "TestDeltasOfMechanismsHaveAReserve"}}},
 	{"filters: divergences of another order are added", "sql/functions/ledger.sql",
-		"e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order)]", "e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order) - 1]", []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
+		"e.renyi[array_position(dp_int.renyi_orders(), p_order)]", "e.renyi[array_position(dp_int.renyi_orders(), p_order) - 1]", []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
 	{"a cost below 0 gives budget back", "sql/functions/ledger.sql",
 		"NOT (cost >= 0 AND cost < 'Infinity')", "NOT (cost < 'Infinity')", []tests{{"./tests", "TestNoCostGivesBudgetBack"}}},
 	{"a delta below 0 gives delta back", "sql/functions/ledger.sql",
