@@ -488,9 +488,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- Of these sums some that hold all of those not exceeded that prove the largest epsilon once x and p_delta are added. Sums that
--- the filters of an epsilon admit which one of the sums proves, less a margin for errors of orders, prove less; so do those that
--- they exceed. Each round looks at the sums that exceed these filters by the largest epsilon, at the order of the limit.
+-- Of these sums, which sums_of orders, enough to find the largest epsilon that any of those not exceeded proves once x and p_delta
+-- are added (internal/ledger/blocks.md). One of the sums proves an epsilon; what the filters of a little less admit proves less, and
+-- is left out with all that it exceeds. The next one is that which is furthest from being admitted.
 CREATE OR REPLACE FUNCTION dp_int.near_the_fullest(a dp_int.account, p_sums dp_int.account_block[], x dp_int.tally, p_delta numeric) RETURNS dp_int.account_block[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -511,8 +511,8 @@ BEGIN
     s := near[1];
     proven := dp_int.least_epsilon(a, ROW(s.spent + x.spent, s.spent_epsilon + x.epsilon, s.rest + x.rest, s.rest_rho + x.rest_rho)::dp_int.tally, s.spent_delta + p_delta);
     EXIT WHEN proven <= best;
-    IF proven = 0 THEN
-      RETURN ARRAY[s];  -- the first of all, whose spent is the largest: nothing is proven of any
+    IF proven = 0 THEN  -- of the first of all, whose spent is the largest: filter 2 may prove nothing of any
+      RETURN CASE WHEN dp_int.proven(a.accounting, a.renyi_order, s.spent + x.spent, a.delta, s.spent_delta + p_delta) = 0 THEN ARRAY[s] ELSE near END;
     END IF;
     best := proven;
     low := best - 1e-9 * (best + most) - 1e-20;
