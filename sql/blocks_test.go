@@ -221,7 +221,10 @@ func TestFewBlocksDecideWhatAllDecide(t *testing.T) {
 					s.restRho, s.rest = 0, 0
 				}
 			case 3:
-				s.pure, s.restRho, s.rest = scale*float64(rng.IntN(3)), cap*float64(rng.IntN(3))/2, 1
+				s.pure, s.restRho, s.rest = scale*float64(rng.IntN(3)), cap*(scale/epsilon)*float64(rng.IntN(3))/2, 1 // some alike, but that one has a rest
+				if s.restRho == 0 {
+					s.rest = rng.IntN(2)
+				}
 			}
 			if s.rest > 0 && rng.IntN(3) == 0 {
 				s.delta = delta * rng.Float64() * []float64{.1, .1, 1.1}[k%3]
