@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/ledger"
@@ -252,6 +253,7 @@ func TestPersonalLimits(t *testing.T) {
 		{"NULL", "was epsilon 0.7, and there is none now HINT: If that is not meant: SELECT dp_grant('" + w.dataset + "', '" + w.person + "b', 0.7);"},
 		{"NULL", ""},
 		{"12", fmt.Sprintf("the personal limit of %q, epsilon 12, is above that of data set %q, 10, which holds for everybody", w.person+"b", w.dataset)},
+		{"0.3", fmt.Sprintf("nothing is left of the personal limit on data set %q, epsilon 0.3: %q has spent epsilon 0.3 of these people", w.dataset, w.person+"b")},
 	} {
 		before := len(heard())
 		w.exec(conn, `SELECT dp_grant($1, $2, `+c.limit+`)`, w.dataset, w.person+"b")
@@ -259,6 +261,79 @@ func TestPersonalLimits(t *testing.T) {
 			t.Errorf("limit %s: %q", c.limit, said)
 		}
 	}
+}
+
+// Whoever asks for the first time in a transaction that stays open, as a member of a group, holds up who grants that person
+// something, for a while, and nobody else.
+func TestAFirstRequestHoldsNoOtherSteward(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 10, 0)
+	group, member := w.person+"g", w.person+"m"
+	w.exec(w.super, fmt.Sprintf(`CREATE ROLE %s`, group))
+	if err := w.system.Login(context.Background(), member, "dp_analyst"); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.super, fmt.Sprintf(`GRANT %s TO %s`, group, member))
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, group)
+	asking, granting := w.connect(w.system.URL(member)), w.connect(w.system.StewardURL())
+	w.exec(asking, `BEGIN`)
+	w.exec(asking, `SELECT dp_submit('l1', $1, 0.1)`, w.dataset)
+	grant := func() <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			_, err := granting.Exec(context.Background(), `SELECT dp_grant($1, $2, 1)`, w.dataset, member)
+			done <- err
+		}()
+		w.eventually("the grant waits", func() bool {
+			return one[bool](w, w.super, `SELECT coalesce((SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1), false)`, granting.PgConn().PID())
+		})
+		return done
+	}
+	done := grant()
+	w.exec(w.steward, `SET lock_timeout = '2 s'`)
+	w.exec(w.steward, `SELECT dp_set_budget($1, 9)`, w.dataset)
+	w.wantError(<-done, "55P03", fmt.Sprintf("the first request of %q is in a transaction that is still open", member))
+	done = grant()
+	w.exec(asking, `COMMIT`)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A job whose account another job's charge holds is told so, and not to end the sidecar's session.
+func TestAChargeThatHoldsAnAccountIsNoGrant(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 10, 0) // where nobody else locks accounts
+	ctx := context.Background()
+	const event = `{"bounded_range": {"epsilon": 0.5}}`
+	charge := func(conn *pgx.Conn) error {
+		var job, token string
+		if err := w.super.QueryRow(ctx, insertClaimed, w.dataset, w.person).Scan(&job, &token); err != nil {
+			t.Fatal(err)
+		}
+		w.exec(w.super, `UPDATE dp_int.job SET attempt = 2 WHERE id = $1::text::uuid`, job)
+		_, err := conn.Exec(ctx, `SELECT dp_int.job_charge($1::text::uuid, $2::text::uuid, 1000, '`+event+`', 0.5, 0.03125, 0, '{}')`, job, token)
+		return err
+	}
+	sidecar, other := w.connect(w.system.URL("dp_sidecar")), w.connect(w.system.URL("dp_sidecar"))
+	w.exec(sidecar, `BEGIN`)
+	if err := charge(sidecar); err != nil {
+		t.Fatal(err)
+	}
+	err := charge(other)
+	w.wantError(err, "55P03", "is held by the charge of another job")
+	if h := hint(err); h != "Jobs of these people are charged one after another: ask again. No privacy budget was spent." {
+		t.Error(h)
+	}
+	w.exec(sidecar, `ROLLBACK`)
+	w.exec(w.steward, `BEGIN`)
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 3)`, w.dataset, w.person)
+	err = charge(other)
+	w.wantError(err, "55P03", `is held by the open transaction of session`)
+	if h := hint(err); !strings.HasPrefix(h, "Somebody called dp_grant or the like without a COMMIT") {
+		t.Error(h)
+	}
+	w.exec(w.steward, `ROLLBACK`)
 }
 
 // Under another delta a personal limit is another rho.

@@ -20,6 +20,7 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 	t.Parallel()
 	w := lonelyWorld(t, 10, 0) // whose ledgers are short: each change is verified by reading all
 	w.serve()
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 5)`, w.dataset, w.person)
 	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
 	w.mustRegress(w.analyst, ask, w.dataset, 0.25)
 	ctx := context.Background()
@@ -29,14 +30,24 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 	entry := fmt.Sprintf("(SELECT max(id) - 1 FROM dp_int.ledger WHERE dataset = '%s')", w.dataset)
 	account := fmt.Sprintf("(SELECT account FROM dp_int.dataset WHERE name = '%s')", w.dataset)
 	change := map[string]string{
-		"a total":          `UPDATE dp_int.account SET spent = 0 WHERE id = ` + account,
-		"what is proven":   `UPDATE dp_int.account SET proven_epsilon = 0 WHERE id = ` + account,
-		"a sum":            `UPDATE dp_int.account SET spent_epsilon = 0 WHERE id = ` + account,
-		"the rest":         `UPDATE dp_int.account SET rest = 1 WHERE id = ` + account,
-		"its rho":          `UPDATE dp_int.account SET rest_rho = 1 WHERE id = ` + account,
-		"a caller's sum":   `UPDATE dp_int.caller_total SET spent_epsilon = 0 WHERE account = ` + account,
-		"a caller's total": `UPDATE dp_int.caller_total SET spent = 0 WHERE account = ` + account,
-		"the delta spent":  `UPDATE dp_int.account SET spent_delta = 1e-9 WHERE id = ` + account,
+		"a total":                    `UPDATE dp_int.account SET spent = 0 WHERE id = ` + account,
+		"what is proven":             `UPDATE dp_int.account SET proven_epsilon = 0 WHERE id = ` + account,
+		"a sum":                      `UPDATE dp_int.account SET spent_epsilon = 0 WHERE id = ` + account,
+		"the rest":                   `UPDATE dp_int.account SET rest = 1 WHERE id = ` + account,
+		"its rho":                    `UPDATE dp_int.account SET rest_rho = 1 WHERE id = ` + account,
+		"a caller's sum":             `UPDATE dp_int.caller_total SET spent_epsilon = 0 WHERE account = ` + account,
+		"a caller's total":           `UPDATE dp_int.caller_total SET spent = 0 WHERE account = ` + account,
+		"the delta spent":            `UPDATE dp_int.account SET spent_delta = 1e-9 WHERE id = ` + account,
+		"what a caller's sums prove": `UPDATE dp_int.caller_total SET proven_epsilon = 0 WHERE account = ` + account,
+		"a personal limit":           `UPDATE dp_int.dataset_grant SET epsilon = 9, cap = 9 WHERE epsilon = 5`,
+		"no personal limit":          `UPDATE dp_int.dataset_grant SET epsilon = NULL, cap = NULL WHERE epsilon = 5`,
+		"its cap":                    `UPDATE dp_int.dataset_grant SET cap = 9 WHERE epsilon = 5`,
+		"the budget":                 `UPDATE dp_int.account SET epsilon = 11 WHERE id = ` + account,
+		"the cap":                    `UPDATE dp_int.account SET cap = 11 WHERE id = ` + account,
+		"another account": `INSERT INTO dp_int.account (accounting, epsilon, delta, cap) SELECT accounting, epsilon, delta, cap FROM dp_int.account WHERE id = ` + account + `;
+			UPDATE dp_int.account_relation SET account = (SELECT max(id) FROM dp_int.account) WHERE account = ` + account + `;
+			SELECT dp_int.ledger_budget(n.id, d.name, 'x', jsonb_build_object('budget', dp_int.registered_budget(d) || dp_int.describe_budget(n, n.epsilon, n.delta))) FROM dp_int.account n, dp_int.dataset d WHERE n.id = (SELECT max(id) FROM dp_int.account) AND d.account = ` + account + `;
+			UPDATE dp_int.dataset SET account = (SELECT max(id) FROM dp_int.account) WHERE account = ` + account,
 		"a second account": `INSERT INTO dp_int.account_relation SELECT account + 1000, relid, relation FROM dp_int.account_relation WHERE account = ` + account,
 		"the head":         `UPDATE dp_int.account SET head = '\x00' WHERE id = ` + account,
 		"a charge's job":   `UPDATE dp_int.job SET charge = NULL, state = 'failed', release = NULL WHERE id = (SELECT job FROM dp_int.ledger WHERE id = ` + entry + `)`,
@@ -143,6 +154,48 @@ func TestVerifyNoticesAnOverdraft(t *testing.T) {
 			}
 			w.exec(w.super, "ROLLBACK")
 		}
+	}
+}
+
+// Divergences count at the order that the ledger names. Whoever writes another into the account, with the sums of that, spends
+// beyond the budget: that the account is not what its ledger says is noticed at once, and the overdraft even when it is again.
+func TestVerifyNoticesAnotherOrder(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 4, 0)
+	w.registerAgain("rdp", 4, 1e-6)
+	charged := 0
+	for ; ; charged++ {
+		if _, err := w.charge(privacy.Gaussian{NoiseMultiplier: 2}); err != nil {
+			break
+		}
+	}
+	account := fmt.Sprint(one[int64](w, w.super, `SELECT account FROM dp_int.dataset WHERE name = $1 AND unregistered_at IS NULL`, w.dataset))
+	order := one[string](w, w.super, `SELECT renyi_order::text FROM dp_int.account WHERE id = `+account)
+	setOrder := func(order string) {
+		w.exec(w.super, `UPDATE dp_int.account SET renyi_order = `+order+` WHERE id = `+account)
+		for _, table := range []string{`account t SET spent = s.spent FROM (SELECT l.account AS id, sum(dp_int.cost(a, l)) AS spent FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account GROUP BY 1) AS s WHERE s.id = t.id AND t.id = ` + account,
+			`caller_total t SET spent = a.spent FROM dp_int.account a WHERE a.id = t.account AND a.id = ` + account} {
+			w.exec(w.super, `UPDATE dp_int.`+table)
+		}
+		w.exec(w.super, `SELECT dp_int.prove(`+account+`)`)
+	}
+	const beyond, row = "no charge went beyond the budget that was in force:", "every account has the accounting and the budget that its ledger set last:"
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	setOrder("1.25")
+	if wrong := w.verify(); len(wrong) != 1 || !strings.HasPrefix(wrong[0], row) {
+		t.Errorf("%d charges at order %s, and another order: %q", charged, order, wrong)
+	}
+	for range 2 {
+		w.mustCharge(privacy.Gaussian{NoiseMultiplier: 2})
+	}
+	if wrong := w.verify(); len(wrong) != 3 || !strings.HasPrefix(wrong[0], beyond) || !strings.HasPrefix(wrong[1], row) || !strings.Contains(wrong[2], "computed outside") {
+		t.Errorf("charges beyond the budget: %q", wrong)
+	}
+	setOrder(order)
+	if wrong := w.verify(); len(wrong) != 2 || !strings.HasPrefix(wrong[0], beyond) || !strings.Contains(wrong[1], "computed outside") {
+		t.Errorf("with the order of before: %q", wrong)
 	}
 }
 

@@ -126,6 +126,10 @@ END $$;
 -- as 2 alone (internal/ledger/filters.md). Where p_cap is 0, only 1 can admit anything that costs. The
 -- order is computed again at each call, to about 1e-13; the factor 1 - 1e-12 covers that error.
 CREATE OR REPLACE FUNCTION dp_int.admits(p_accounting text, p_epsilon numeric, p_delta numeric, p_cap numeric, t dp_int.tally) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN dp_int.admits_at(p_accounting, p_epsilon, p_delta, p_cap, t, NULL); END $$;
+
+-- The same, with the order of filter 3 where it is known: NULL has it computed. For who asks about many sums.
+CREATE OR REPLACE FUNCTION dp_int.admits_at(p_accounting text, p_epsilon numeric, p_delta numeric, p_cap numeric, t dp_int.tally, p_order numeric) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   a numeric;
@@ -135,9 +139,15 @@ BEGIN
   ELSIF p_accounting <> 'zcdp' OR p_cap <= 0 OR t.rest_rho > p_cap THEN
     RETURN false;
   END IF;
-  a := dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(p_delta)::float8);
+  a := coalesce(p_order, dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(p_delta)::float8));
   RETURN t.epsilon + a * t.rest_rho <= a * p_cap * (1 - 1e-12);
 END $$;
+
+-- The order of filter 3 of a limit, NULL where there is none.
+CREATE OR REPLACE FUNCTION dp_int.order_of_limit(p_accounting text, p_epsilon numeric, p_delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_accounting = 'zcdp' THEN dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(p_delta)::float8) END
+$$;
 
 -- Approximately the order of filter 3 for the least epsilon that admits these sums. With x = a - 1, the
 -- filter's limit order * cap is then a (-ln(delta) - ln(a))/x^2, which falls as a grows.

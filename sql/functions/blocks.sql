@@ -418,42 +418,122 @@ BEGIN
   RETURN a;
 END $$;
 
--- The blocks, among the given ones or all, that are not exceeded: for every other block one of these has
--- at least its value in every sum. A charge that the filters admit in all these blocks is admitted in
--- every block, because a filter that admits some sums admits smaller ones. Without blocks, the account's
--- own totals as those of one block.
-CREATE OR REPLACE FUNCTION dp_int.fullest(a dp_int.account, p_blocks int8range DEFAULT NULL) RETURNS SETOF dp_int.account_block
+-- The sums that blocks have, among the given ones or all, each with the first block that has them; without
+-- blocks, the account's own totals as those of one block. A filter that admits some sums admits smaller
+-- ones: so wherever any are refused, the first that are, by this order, are exceeded by no others.
+CREATE OR REPLACE FUNCTION dp_int.sums_of(a dp_int.account, p_blocks int8range DEFAULT NULL) RETURNS SETOF dp_int.account_block
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  front dp_int.account_block[] := '{}';
-  b dp_int.account_block;
   lo CONSTANT bigint := coalesce(lower(p_blocks), 0);
   hi CONSTANT bigint := coalesce(upper(p_blocks) - 1, 9223372036854775807);
 BEGIN
-  IF a.block_width IS NULL THEN
-    RETURN NEXT ROW(a.id, NULL, a.spent, a.spent_epsilon, a.rest, a.rest_rho, a.spent_delta)::dp_int.account_block;
-    RETURN;
-  END IF;
-  LOOP
-    SELECT t.* INTO b
+  IF a.block_width IS NOT NULL THEN
+    RETURN QUERY
+    SELECT DISTINCT ON (t.spent, t.spent_epsilon, t.rest_rho, t.spent_delta, t.rest > 0) t.*
       FROM dp_int.account_block t
      WHERE t.account = a.id AND t.block BETWEEN lo AND hi
-       AND NOT EXISTS (SELECT FROM unnest(front) AS f WHERE t.spent <= f.spent AND t.spent_epsilon <= f.spent_epsilon AND t.rest_rho <= f.rest_rho
-                                                        AND t.spent_delta <= f.spent_delta AND (t.rest = 0 OR f.rest > 0))
-     ORDER BY t.spent DESC, t.spent_epsilon DESC, t.rest_rho DESC, t.spent_delta DESC, t.rest > 0 DESC, t.block
-     LIMIT 1;
-    EXIT WHEN NOT FOUND;
-    front := front || b;
-    RETURN NEXT b;
-  END LOOP;
-  IF front = '{}' THEN
-    RETURN NEXT ROW(a.id, lo, 0, 0, 0, 0, 0)::dp_int.account_block;
+     ORDER BY t.spent DESC, t.spent_epsilon DESC, t.rest_rho DESC, t.spent_delta DESC, t.rest > 0 DESC, t.block;
+    IF NOT FOUND THEN
+      RETURN NEXT ROW(a.id, lo, 0, 0, 0, 0, 0)::dp_int.account_block;
+    END IF;
+  ELSE
+    RETURN NEXT ROW(a.id, NULL, a.spent, a.spent_epsilon, a.rest, a.rest_rho, a.spent_delta)::dp_int.account_block;
   END IF;
+END $$;
+
+-- The sums, of all that blocks have, for which the filters of the account or of the data set do not admit the costs x, or the
+-- reserve its deltas, fullest first.
+CREATE OR REPLACE FUNCTION dp_int.refusing(a dp_int.account, d dp_int.dataset, p_blocks int8range, x dp_int.tally, p_delta numeric) RETURNS SETOF dp_int.account_block
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  order_a CONSTANT numeric := CASE WHEN a.block_width IS NOT NULL THEN dp_int.order_of_limit(a.accounting, a.epsilon, a.delta) END;
+  order_d CONSTANT numeric := CASE WHEN d.epsilon = a.epsilon THEN order_a WHEN a.block_width IS NOT NULL THEN dp_int.order_of_limit(a.accounting, d.epsilon, a.delta) END;
+  reserve CONSTANT numeric := dp_int.reserve(a.delta);
+BEGIN
+  RETURN QUERY
+  SELECT b.account, b.block, b.spent, b.spent_epsilon, b.rest, b.rest_rho, b.spent_delta
+    FROM dp_int.sums_of(a, p_blocks) WITH ORDINALITY AS b(account, block, spent, spent_epsilon, rest, rest_rho, spent_delta, place),
+         LATERAL (SELECT ROW(b.spent + x.spent, b.spent_epsilon + x.epsilon, b.rest + x.rest, b.rest_rho + x.rest_rho)::dp_int.tally) AS v(t)
+   WHERE (dp_int.admits_at(a.accounting, a.epsilon, a.delta, a.cap, v.t, order_a)
+          AND dp_int.admits_at(a.accounting, d.epsilon, a.delta, d.cap, v.t, order_d)
+          AND b.spent_delta + p_delta <= reserve) IS NOT TRUE
+   ORDER BY b.place;
+END $$;
+
+-- Of these sums those that are not exceeded: for every other one of these has at least its value in every sum.
+CREATE OR REPLACE FUNCTION dp_int.not_exceeded(p_sums dp_int.account_block[]) RETURNS SETOF dp_int.account_block
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  front dp_int.account_block[] := '{}';
+  t dp_int.account_block;
+BEGIN
+  FOR t IN SELECT * FROM unnest(p_sums) AS s ORDER BY s.spent DESC, s.spent_epsilon DESC, s.rest_rho DESC, s.spent_delta DESC, s.rest > 0 DESC, s.block LOOP
+    IF NOT EXISTS (SELECT FROM unnest(front) AS f WHERE t.spent <= f.spent AND t.spent_epsilon <= f.spent_epsilon AND t.rest_rho <= f.rest_rho
+                                                    AND t.spent_delta <= f.spent_delta AND (t.rest = 0 OR f.rest > 0)) THEN
+      front := front || t;
+      RETURN NEXT t;
+    END IF;
+  END LOOP;
+END $$;
+
+-- Of these sums, which sums_of orders, enough to find the largest epsilon that any of those not exceeded proves once x and p_delta
+-- are added (internal/ledger/blocks.md). One of the sums proves an epsilon; what the filters of a little less admit proves less, and
+-- is left out with all that it exceeds. The next one is that which is furthest from being admitted.
+CREATE OR REPLACE FUNCTION dp_int.near_the_fullest(a dp_int.account, p_sums dp_int.account_block[], x dp_int.tally, p_delta numeric) RETURNS dp_int.account_block[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  near dp_int.account_block[] := p_sums;
+  most CONSTANT numeric := (SELECT max(t.spent_epsilon) + x.epsilon FROM unnest(p_sums) AS t);
+  s dp_int.account_block;
+  best numeric := -1;
+  proven numeric;
+  low numeric;
+  cap numeric;
+  o numeric;
+  mixes boolean;
+BEGIN
+  IF (SELECT max(t.spent_delta) + greatest(p_delta, 0) > dp_int.reserve(a.delta) FROM unnest(p_sums) AS t) THEN
+    RETURN p_sums;  -- these have conversions at several deltas
+  END IF;
+  WHILE cardinality(near) > 4 LOOP
+    s := near[1];
+    proven := dp_int.least_epsilon(a, ROW(s.spent + x.spent, s.spent_epsilon + x.epsilon, s.rest + x.rest, s.rest_rho + x.rest_rho)::dp_int.tally, s.spent_delta + p_delta);
+    EXIT WHEN proven <= best;
+    IF proven = 0 THEN  -- of the first of all, whose spent is the largest: filter 2 may prove nothing of any
+      RETURN CASE WHEN dp_int.proven(a.accounting, a.renyi_order, s.spent + x.spent, a.delta, s.spent_delta + p_delta) = 0 THEN ARRAY[s] ELSE near END;
+    END IF;
+    best := proven;
+    low := best - 1e-9 * (best + most) - 1e-20;
+    cap := dp_int.cap(a.accounting, a.renyi_order, low, a.delta);
+    o := coalesce(dp_int.order_of_limit(a.accounting, low, a.delta), 1);
+    mixes := a.accounting = 'zcdp' AND o * cap <= low;  -- else filter 3 admits pure epsilons that filter 1 does not, which least_epsilon does not use
+    near := ARRAY(
+      SELECT t
+        FROM unnest(near) AS t,
+             LATERAL (SELECT least(o * (t.spent + x.spent - cap),
+                                   CASE WHEN a.accounting <> 'pure' AND t.rest + x.rest = 0 THEN t.spent_epsilon + x.epsilon - low END,
+                                   CASE WHEN mixes THEN t.spent_epsilon + x.epsilon + o * (t.rest_rho + x.rest_rho - cap) END)) AS g(excess)
+       WHERE g.excess > 0
+       ORDER BY g.excess DESC);
+  END LOOP;
+  RETURN near;
+END $$;
+
+-- The account with the totals of the block, among the given ones or all, that proves the largest epsilon once x and p_delta are
+-- added to each.
+CREATE OR REPLACE FUNCTION dp_int.fullest_block(a dp_int.account, p_blocks int8range, x dp_int.tally, p_delta numeric) RETURNS dp_int.account
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT dp_int.at_block(a, b)
+      FROM dp_int.not_exceeded(dp_int.near_the_fullest(a, ARRAY(SELECT s FROM dp_int.sums_of(a, p_blocks) AS s), x, p_delta)) AS b
+     ORDER BY dp_int.least_epsilon(a, ROW(b.spent + x.spent, b.spent_epsilon + x.epsilon, b.rest + x.rest, b.rest_rho + x.rest_rho)::dp_int.tally, b.spent_delta + p_delta) DESC
+     LIMIT 1);
 END $$;
 
 -- The largest proven epsilon among these blocks, or among all where none are given.
 CREATE OR REPLACE FUNCTION dp_int.fullest_epsilon(a dp_int.account, p_blocks int8range DEFAULT NULL) RETURNS numeric
-LANGUAGE sql STABLE AS $$ SELECT max(n.proven_epsilon) FROM dp_int.fullest(a, p_blocks) AS b, dp_int.at_block(a, b) AS n $$;
+LANGUAGE sql STABLE AS $$ SELECT (dp_int.fullest_block(a, p_blocks, ROW(0, 0, 0, 0)::dp_int.tally, 0)).proven_epsilon $$;
 
 -- Adds a charge or a refund to every block of its window, and updates the proven epsilon of the account,
 -- the largest over all blocks. The caller holds the lock on the account's row.
@@ -480,8 +560,8 @@ END $$;
 -- that is not known. own: the sums of the caller's own charges; p_delta: that of the request.
 CREATE OR REPLACE FUNCTION dp_int.affordable_everywhere(a dp_int.account, d dp_int.dataset, g dp_int.dataset_grant, own dp_int.tally, e dp_int.ledger, p_delta float8) RETURNS numeric
 LANGUAGE sql STABLE AS $$
-  SELECT least(min(dp_int.affordable(n, a.epsilon, a.cap, t, e, p_delta)), min(dp_int.affordable(n, d.epsilon, d.cap, t, e, p_delta)), min(dp_int.affordable(n, g.epsilon, g.cap, own, e, p_delta)))
-    FROM dp_int.fullest(a, e.blocks) AS b, dp_int.at_block(a, b) AS n, dp_int.tally_of(n) AS t
+  SELECT least(dp_int.affordable(a, a.epsilon, a.cap, b.t, e, p_delta), dp_int.affordable(a, d.epsilon, d.cap, b.t, e, p_delta), dp_int.affordable(a, g.epsilon, g.cap, ARRAY[own], e, p_delta))
+    FROM (SELECT array_agg(ROW(s.spent, s.spent_epsilon, s.rest, s.rest_rho)::dp_int.tally) FROM dp_int.sums_of(a, e.blocks) AS s) AS b(t)
 $$;
 
 -- The text about a block that does not cover a request; NULL without blocks.

@@ -107,6 +107,7 @@ DECLARE
   d dp_int.dataset;
   a dp_int.account;
   g dp_int.dataset_grant := dp_int.grant_of(p_dataset, p_caller);
+  x dp_int.tally;    -- what e adds
   n dp_int.account;  -- the totals of the block that would be fullest after the charge
   t dp_int.tally;
   own dp_int.tally;  -- the sums of the caller's own charges
@@ -118,13 +119,13 @@ DECLARE
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
-  SELECT w.* INTO n FROM dp_int.fullest(a, e.blocks) AS b, dp_int.at_block(a, b) AS w
-   ORDER BY dp_int.least_epsilon(w, dp_int.add_entry(dp_int.tally_of(w), a, e), w.spent_delta + e.delta) DESC LIMIT 1;
+  e.kind := 'charge';
+  x := dp_int.add_entry(ROW(0, 0, 0, 0)::dp_int.tally, a, e);
+  n := dp_int.fullest_block(a, e.blocks, x, e.delta);
   whole := least(a.epsilon, d.epsilon);
   property := 'epsilon_remaining';
   value := dp_int.rounded_down(whole - n.proven_epsilon, whole);
   RETURN NEXT;
-  e.kind := 'charge';
   IF dp_int.cost(a, e) IS NULL THEN
     RETURN QUERY VALUES ('affordable', format('no: %s accounting cannot state the cost of this method', a.accounting));
     RETURN;
@@ -145,9 +146,8 @@ BEGIN
     RETURN NEXT;
   END IF;
   property := 'affordable';
-  SELECT bool_and(dp_int.admits(a.accounting, a.epsilon, a.delta, a.cap, s) AND dp_int.admits(a.accounting, d.epsilon, a.delta, d.cap, s)), bool_and(dp_int.delta_fits(w, e.delta))
-    INTO affordable, fits
-    FROM dp_int.fullest(a, e.blocks) AS b, dp_int.at_block(a, b) AS w, dp_int.add_entry(dp_int.tally_of(w), a, e) AS s;
+  affordable := NOT EXISTS (SELECT FROM dp_int.refusing(a, d, e.blocks, x, '-Infinity'));
+  fits := NOT EXISTS (SELECT FROM dp_int.sums_of(a, e.blocks) AS b WHERE b.spent_delta + e.delta > dp_int.reserve(a.delta));
   value := CASE WHEN NOT affordable
                   THEN 'no: the budget of the data set does not cover it'
                 WHEN g.epsilon IS NOT NULL AND NOT dp_int.admits(a.accounting, g.epsilon, a.delta, g.cap, mine) THEN 'no: your own limit does not cover it'

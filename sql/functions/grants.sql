@@ -1,10 +1,11 @@
 -- Who may ask about a data set, and how much of its budget.
 
--- Tells a steward that a grant changes or ends a personal limit, or sets one that limits nothing.
+-- Tells a steward that a grant changes or ends a personal limit, or sets one that limits nothing, or leaves nothing.
 CREATE OR REPLACE FUNCTION dp_int.tell_limit(d dp_int.dataset, p_grantee name, p_former numeric, p_limit numeric) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   whole CONSTANT numeric := least(d.epsilon, (SELECT a.epsilon FROM dp_int.account a WHERE a.id = d.account));
+  spent text;
 BEGIN
   IF p_former <> p_limit THEN
     RAISE NOTICE 'dpsidecar: the personal limit of "%" on data set "%" was epsilon %, and is epsilon % now', p_grantee, d.name, p_former::float8, p_limit::float8
@@ -17,6 +18,14 @@ BEGIN
     RAISE NOTICE 'dpsidecar: the personal limit of "%", epsilon %, is above that of data set "%", %, which holds for everybody', p_grantee, p_limit::float8, d.name, whole::float8
       USING HINT = 'A limit below the data set''s leaves something for others.';
   END IF;
+  SELECT string_agg(format('"%s" has spent epsilon %s', dp_int.role_of(t.principal), dp_int.shown_epsilon(t.proven_epsilon)), ', ' ORDER BY t.principal) INTO spent
+    FROM dp_int.caller_total t
+   WHERE t.account = d.account AND t.proven_epsilon >= p_limit
+     AND (dp_int.grant_of(d.id, dp_int.role_of(t.principal))).principal = dp_int.principal_of(p_grantee);
+  IF spent IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: nothing is left of the personal limit on data set "%", epsilon %: % of these people', d.name, p_limit::float8, spent
+      USING HINT = 'A limit counts all that was asked about these people before, under whatever name. dp_grant sets a higher one; answers that were given before are still given again, free.';
+  END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_grant(dataset text, grantee name, epsilon float8 DEFAULT NULL) RETURNS void
@@ -27,13 +36,25 @@ DECLARE
   eps numeric;
   own_cap numeric;
   former dp_int.dataset_grant;
+  grantee_id bigint;
+  lock_timeout CONSTANT text := current_setting('lock_timeout');
 BEGIN
   PERFORM dp_int.refuse_copy();
-  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
-  d := dp_int.dataset_of(dp_grant.dataset);
+  PERFORM dp_int.dataset_of(dp_grant.dataset);  -- raises where there is none
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN
     RAISE EXCEPTION 'role % does not exist', coalesce('"' || dp_grant.grantee || '"', 'NULL') USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
   END IF;
+  -- Before the lock, for which other stewards wait: somebody's first request in an open transaction would hold all of them.
+  BEGIN
+    PERFORM set_config('lock_timeout', '5s', true);
+    grantee_id := dp_int.admit_principal(dp_grant.grantee);
+    PERFORM set_config('lock_timeout', lock_timeout, true);
+  EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'the first request of "%" is in a transaction that is still open', dp_grant.grantee
+      USING ERRCODE = '55P03', HINT = 'Let its session COMMIT or ROLLBACK, or end it with pg_terminate_backend, see pg_stat_activity, and grant again.';
+  END;
+  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  d := dp_int.dataset_of(dp_grant.dataset);
   IF dp_grant.epsilon IS NOT NULL THEN
     IF NOT (dp_grant.epsilon > 0 AND dp_grant.epsilon < 'Infinity') THEN
       RAISE EXCEPTION 'a personal limit must be a positive finite epsilon, not %', dp_grant.epsilon
@@ -43,9 +64,9 @@ BEGIN
     SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
     own_cap := dp_int.positive_cap(a, eps, a.delta);
   END IF;
-  SELECT * INTO former FROM dp_int.dataset_grant g WHERE g.dataset = d.id AND g.principal = dp_int.principal_of(dp_grant.grantee);
+  SELECT * INTO former FROM dp_int.dataset_grant g WHERE g.dataset = d.id AND g.principal = grantee_id;
   INSERT INTO dp_int.dataset_grant (dataset, principal, grantee, epsilon, cap)
-  VALUES (d.id, dp_int.admit_principal(dp_grant.grantee), dp_grant.grantee, eps, own_cap)
+  VALUES (d.id, grantee_id, dp_grant.grantee, eps, own_cap)
   ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET grantee = excluded.grantee, epsilon = excluded.epsilon, cap = excluded.cap;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
     jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));

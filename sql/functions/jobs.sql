@@ -133,23 +133,38 @@ EXCEPTION WHEN lock_not_available THEN
   RETURN false;
 END $$;
 
--- The holder of the lock on an account, in words for messages. The account's row names the transaction
--- that locks it, and pg_locks the session of that transaction; a prepared transaction has none.
-CREATE OR REPLACE FUNCTION dp_int.account_holder(p_dataset bigint) RETURNS text
+-- The holder of the lock on an account, in words for messages, and what helps. The account's row names the
+-- transaction that locks it, and pg_locks the session of that transaction; a prepared transaction has none.
+-- A charge locks in a subtransaction, which pg_locks does not know any more once that is over: then it is
+-- the only session that locks a row of accounts, or nobody knows.
+CREATE OR REPLACE FUNCTION dp_int.held_by(p_dataset bigint, OUT holder text, OUT remedy text)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  holder record;
+  s record;
 BEGIN
-  SELECT l.pid, s.usename INTO holder
-    FROM dp_int.dataset d
-    JOIN dp_int.account a ON a.id = d.account
-    JOIN pg_catalog.pg_locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = a.xmax
-    LEFT JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid
-   WHERE d.id = p_dataset
-   LIMIT 1;
-  RETURN CASE WHEN NOT FOUND THEN 'an open transaction'
-              WHEN holder.pid IS NULL THEN 'a prepared transaction, see pg_prepared_xacts'
-              ELSE format('the open transaction of session %s, of "%s"', holder.pid, holder.usename) END;
+  WITH named AS (
+    SELECT l.pid
+      FROM dp_int.dataset d
+      JOIN dp_int.account n ON n.id = d.account
+      JOIN pg_catalog.pg_locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = n.xmax
+     WHERE d.id = p_dataset
+     LIMIT 1),
+  locking AS (
+    SELECT DISTINCT l.pid
+      FROM pg_catalog.pg_locks l
+     WHERE l.locktype = 'relation' AND l.relation = 'dp_int.account'::regclass AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+       AND l.granted AND l.mode IN ('RowShareLock', 'RowExclusiveLock') AND l.pid IS DISTINCT FROM pg_backend_pid())
+  SELECT h.pid, a.usename, pg_has_role(r.oid, 'dp_sidecar', 'USAGE') AND NOT r.rolsuper AS sidecar INTO s
+    FROM (SELECT pid FROM named UNION ALL SELECT min(pid) FROM locking WHERE NOT EXISTS (SELECT FROM named) HAVING count(*) = 1) AS h
+    LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = h.pid
+    LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.usesysid;
+  holder := CASE WHEN NOT FOUND THEN 'an open transaction'
+                 WHEN s.pid IS NULL THEN 'a prepared transaction, see pg_prepared_xacts'
+                 WHEN s.sidecar THEN format('the charge of another job, in session %s of "%s"', s.pid, s.usename)
+                 ELSE format('the open transaction of session %s, of "%s"', s.pid, s.usename) END;
+  remedy := CASE WHEN s.sidecar THEN 'Jobs of these people are charged one after another: ask again.'
+                 WHEN holder = 'an open transaction' THEN 'Ask again. If it lasts, somebody called dp_grant or the like without a COMMIT: see pg_locks, and end that session with pg_terminate_backend.'
+                 ELSE 'Somebody called dp_grant or the like without a COMMIT: COMMIT or ROLLBACK there, or end that session with pg_terminate_backend, and ask again.' END;
 END $$;
 
 -- Callers with jobs that are queued, or suspended and due, in the order in which they are served: first
@@ -397,6 +412,7 @@ DECLARE
   a dp_int.account;
   e dp_int.ledger;
   charge_id bigint;
+  held record;  -- who holds the account
   lock_timeout CONSTANT text := current_setting('lock_timeout');
 BEGIN
   IF j.state <> 'claimed' THEN
@@ -420,8 +436,9 @@ BEGIN
     charge_id := dp_int.ledger_charge(j.dataset, e);
     PERFORM set_config('lock_timeout', lock_timeout, true);
   EXCEPTION WHEN lock_not_available THEN
-    RAISE EXCEPTION 'the account of data set "%" is held by %', (SELECT name FROM dp_int.dataset WHERE id = j.dataset), dp_int.account_holder(j.dataset)
-      USING ERRCODE = '55P03', HINT = 'Somebody called dp_grant or the like without a COMMIT: COMMIT or ROLLBACK there, or end that session with pg_terminate_backend, and ask again. No privacy budget was spent.';
+    SELECT * INTO held FROM dp_int.held_by(j.dataset);
+    RAISE EXCEPTION 'the account of data set "%" is held by %', (SELECT name FROM dp_int.dataset WHERE id = j.dataset), held.holder
+      USING ERRCODE = '55P03', HINT = held.remedy || ' No privacy budget was spent.';
   END;
   SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset;  -- ledger_charge has locked it
   IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN

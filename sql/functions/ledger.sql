@@ -25,15 +25,18 @@ BEGIN
         e.refunds::text] || CASE WHEN e.blocks IS NOT NULL THEN ARRAY[e.blocks::text] END) WITH ORDINALITY AS f(v, o));
 END $$;
 
--- The cost of an entry in its account's unit, NULL where it has no such cost.
-CREATE OR REPLACE FUNCTION dp_int.cost(a dp_int.account, e dp_int.ledger) RETURNS numeric
+-- The cost of an entry in the unit of an accounting, NULL where it has no such cost.
+CREATE OR REPLACE FUNCTION dp_int.cost_in(p_accounting text, p_order numeric, e dp_int.ledger) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  RETURN CASE a.accounting
+  RETURN CASE p_accounting
     WHEN 'pure' THEN e.epsilon
     WHEN 'zcdp' THEN e.rho
-    WHEN 'rdp' THEN e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order)] END;
+    WHEN 'rdp' THEN e.renyi[array_position(dp_int.renyi_orders(), p_order)] END;
 END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.cost(a dp_int.account, e dp_int.ledger) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN dp_int.cost_in(a.accounting, a.renyi_order, e); END $$;
 
 -- Appends e to its account's chain and adds its costs to the totals. The caller holds the lock on the
 -- account's row.
@@ -150,7 +153,8 @@ DECLARE
   caller name;   -- the current name of the role
   cost numeric;
   own dp_int.tally;         -- the sums of the caller's own charges, over all blocks
-  b dp_int.account_block;
+  within boolean;           -- does the caller's own limit admit the charge?
+  b dp_int.account_block;   -- the fullest that does not
   n dp_int.account;         -- the account with the totals of a block
   l record;                 -- why nothing may be asked; a limit, and the sums compared with it
 BEGIN
@@ -178,7 +182,13 @@ BEGIN
     RAISE EXCEPTION 'the account of data set "%" has other blocks than when this was asked', d.name USING ERRCODE = 'DP004', HINT = 'Ask again. No privacy budget was spent.';
   END IF;
   own := dp_int.tally_of(a.id, j.principal);
-  FOR b IN SELECT * FROM dp_int.fullest(a, e.blocks) LOOP
+  within := g.epsilon IS NULL OR dp_int.admits(a.accounting, g.epsilon, a.delta, g.cap, dp_int.add_entry(own, a, e));
+  IF within THEN
+    SELECT * INTO b FROM dp_int.refusing(a, d, e.blocks, dp_int.add_entry(ROW(0, 0, 0, 0)::dp_int.tally, a, e), e.delta) LIMIT 1;
+  ELSE
+    SELECT * INTO b FROM dp_int.sums_of(a, e.blocks) LIMIT 1;
+  END IF;
+  IF FOUND THEN
     n := dp_int.at_block(a, b);
     PERFORM dp_int.refuse_delta(d.name, n, e.delta);
     FOR l IN SELECT * FROM (VALUES (NULL::name, a.epsilon, a.cap, dp_int.tally_of(n)), (NULL, d.epsilon, d.cap, dp_int.tally_of(n)), (caller, g.epsilon, g.cap, own)) AS v(whose, epsilon, cap, t)
@@ -186,11 +196,12 @@ BEGIN
       IF NOT dp_int.admits(a.accounting, l.epsilon, a.delta, l.cap, dp_int.add_entry(l.t, a, e)) THEN
         PERFORM dp_int.refuse_overdraft(d.name, l.whose, l.epsilon, l.t, n, e, dp_int.affordable_everywhere(a, d, g, own, e, j.delta),
                                         CASE WHEN l.whose IS NULL THEN dp_int.name_block(a, b) END,
-                                        CASE WHEN l.whose IS NULL AND dp_int.affordable(n, g.epsilon, g.cap, own, e, j.delta) = 0
+                                        CASE WHEN l.whose IS NULL AND dp_int.affordable(n, g.epsilon, g.cap, ARRAY[own], e, j.delta) = 0
                                              THEN format('The limit of "%s", epsilon %s, does not cover it either, nor any smaller eps: ask the steward for dp_set_budget, and for a higher limit with dp_grant(%L, %L, ...)', caller, g.epsilon::float8, d.name, caller) END);
       END IF;
     END LOOP;
-  END LOOP;
+    RAISE EXCEPTION 'data set "%" does not cover this request', d.name USING ERRCODE = 'DP002';  -- not reached: the loop raises
+  END IF;
   RETURN dp_int.ledger_append(e);
 END $$;
 
@@ -213,23 +224,26 @@ BEGIN
                  || ' the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 
--- About the largest eps with which the request of e would be admitted after the charges t: the largest
+-- About the largest eps with which the request of e would be admitted after the charges of each of these sums: the largest
 -- over the filters, 0 when none has room. NULL where that is not known, or without a budget. p_delta: that of the request.
-CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, p_epsilon numeric, p_cap numeric, t dp_int.tally, e dp_int.ledger, p_delta float8) RETURNS numeric
+CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, p_epsilon numeric, p_cap numeric, sums dp_int.tally[], e dp_int.ledger, p_delta float8) RETURNS numeric
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   o CONSTANT numeric := CASE WHEN a.accounting = 'zcdp' AND p_cap > 0 THEN dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(a.delta)::float8) END;
-  alone CONSTANT numeric := CASE WHEN t.rest = 0 THEN greatest(0, p_epsilon - t.epsilon) END;    -- room of filter 1, an epsilon
-  room CONSTANT numeric := CASE WHEN a.accounting = 'zcdp' THEN greatest(0, p_cap - t.spent) END; -- of filter 2, a rho
-  mixed CONSTANT numeric := greatest(0, p_cap - t.rest_rho - t.epsilon / o);                      -- of filter 3, a rho
 BEGIN
-  RETURN CASE
-    WHEN p_epsilon IS NULL THEN NULL
-    WHEN a.accounting = 'pure' THEN greatest(0, p_cap - t.spent)
-    WHEN e.event ? 'approx' THEN NULL  -- with a smaller eps sample_aggregate would form other blocks of rows
-    WHEN e.event ? 'bounded_range' THEN greatest(alone, sqrt(8 * room), o * mixed)
-    WHEN e.epsilon IS NOT NULL THEN greatest(alone, sqrt(2 * room), o * mixed)
-    WHEN a.accounting = 'zcdp' AND p_delta > 0 THEN dp_int.proven('zcdp', NULL, greatest(room, mixed), p_delta::numeric) END;
+  IF a.accounting <> 'pure' AND e.event ? 'approx' OR p_epsilon IS NULL THEN
+    RETURN NULL;  -- with a smaller eps sample_aggregate would form other blocks of rows
+  END IF;
+  RETURN (
+    SELECT CASE
+             WHEN a.accounting = 'pure' THEN min(greatest(0, p_cap - t.spent))
+             WHEN e.epsilon IS NOT NULL THEN
+               CASE WHEN a.accounting = 'zcdp' OR bool_and(t.rest = 0) THEN min(greatest(v.alone, sqrt(CASE WHEN e.event ? 'bounded_range' THEN 8 ELSE 2 END * v.room), o * v.mixed)) END
+             WHEN a.accounting = 'zcdp' AND p_delta > 0 THEN dp_int.proven('zcdp', NULL, min(greatest(v.room, v.mixed)), p_delta::numeric) END
+      FROM unnest(sums) AS t,
+           LATERAL (SELECT CASE WHEN t.rest = 0 THEN greatest(0, p_epsilon - t.epsilon) END,               -- room of filter 1, an epsilon
+                           CASE WHEN a.accounting = 'zcdp' THEN greatest(0, p_cap - t.spent) END,          -- of filter 2, a rho
+                           greatest(0, p_cap - t.rest_rho - t.epsilon / o)) AS v(alone, room, mixed));     -- of filter 3, a rho
 END $$;
 
 -- The largest eps that would be admitted, as messages show it; NULL where it is not known, or 0.

@@ -35,31 +35,36 @@ BEGIN
 END $$;
 
 -- The first charge beyond the budget then in force, of its account or of a block of it; the budget in
--- force is the last one that the chain holds before the charge. Budgets that do not name the account's
--- epsilon are of versions whose only filter was the cap. NULL where there is no such charge.
+-- force is the last one that the chain holds before the charge, and its accounting and order are those in
+-- which entries count: not the account's row, which is not in the chain. Budgets that do not name the
+-- account's epsilon are of versions whose only filter was the cap, and those that name no accounting of
+-- versions that had one. NULL where there is no such charge.
 CREATE OR REPLACE FUNCTION dp_int.overdraft() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
     SELECT format('entry %s of account %s', s.id, s.account)
-      FROM (SELECT l.id, l.account, l.kind, a.accounting, l.budget,
-                   sum(dp_int.cost(a, l.entry)) OVER chain AS spent, sum((l.entry).delta) OVER chain AS spent_delta,
-                   coalesce(sum((l.entry).epsilon) OVER chain, 0) AS epsilon,
+      FROM (SELECT l.id, l.account, l.kind, b.*,
+                   sum(dp_int.cost_in(b.accounting, b.renyi_order, l.entry)) OVER chain AS spent, sum((l.entry).delta) OVER chain AS spent_delta,
+                   bool_or(l.kind <> 'budget' AND dp_int.cost_in(b.accounting, b.renyi_order, l.entry) IS NULL) OVER chain AS unknown,
+                   coalesce(sum((l.entry).epsilon) OVER chain, 0) AS pure_epsilon,
                    coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 END) FILTER (WHERE (l.entry).epsilon IS NULL) OVER chain, 0) AS rest,
                    coalesce(sum((l.entry).rho) FILTER (WHERE (l.entry).epsilon IS NULL) OVER chain, 0) AS rest_rho
               FROM (SELECT e.id, e.account, e.seq, e.kind, e AS entry,
                            max(e.seq) FILTER (WHERE e.kind = 'budget' AND e.event ? 'budget') OVER (PARTITION BY e.account ORDER BY e.seq) AS budget
                       FROM dp_int.ledger e) AS l
-              JOIN dp_int.account a ON a.id = l.account,
+              JOIN dp_int.account a ON a.id = l.account
+              LEFT JOIN dp_int.ledger n ON n.account = l.account AND n.seq = l.budget,
+                   LATERAL (SELECT coalesce(n.event #>> '{budget,accounting}', 'pure'), (n.event #>> '{budget,order}')::numeric, (n.event #>> '{budget,account_epsilon}')::numeric,
+                                   (n.event #>> '{budget,delta}')::numeric, (n.event #>> '{budget,cap}')::numeric) AS b(accounting, renyi_order, epsilon, delta, cap),
                    LATERAL (SELECT NULL WHERE a.block_width IS NULL
                             UNION ALL
                             SELECT generate_series(lower((l.entry).blocks), upper((l.entry).blocks) - 1) WHERE a.block_width IS NOT NULL) AS g(block)
             WINDOW chain AS (PARTITION BY l.account, g.block ORDER BY l.seq)) AS s
-      LEFT JOIN dp_int.ledger n ON n.account = s.account AND n.seq = s.budget,
-           LATERAL (SELECT (n.event #>> '{budget,account_epsilon}')::numeric, (n.event #>> '{budget,delta}')::numeric, (n.event #>> '{budget,cap}')::numeric) AS b(epsilon, delta, cap)
      WHERE s.kind = 'charge'
-       AND (CASE WHEN b.epsilon IS NULL THEN s.spent <= b.cap ELSE dp_int.admits(s.accounting, b.epsilon, b.delta, b.cap, ROW(s.spent, s.epsilon, s.rest, s.rest_rho)::dp_int.tally) END
-            AND s.spent_delta <= dp_int.reserve(b.delta)) IS NOT TRUE
+       AND (NOT s.unknown
+            AND CASE WHEN s.epsilon IS NULL THEN s.spent <= s.cap ELSE dp_int.admits(s.accounting, s.epsilon, s.delta, s.cap, ROW(s.spent, s.pure_epsilon, s.rest, s.rest_rho)::dp_int.tally) END
+            AND s.spent_delta <= dp_int.reserve(s.delta)) IS NOT TRUE
      ORDER BY s.id
      LIMIT 1);
 END $$;
@@ -111,7 +116,44 @@ BEGIN
         LEFT JOIN (SELECT * FROM dp_int.entry_sums WHERE NOT everybody) AS s USING (account, principal)
        WHERE (t.spent, t.spent_epsilon, t.rest, t.rest_rho) IS DISTINCT FROM (c.spent, s.epsilon, s.rest, s.rest_rho)
        LIMIT 1)),
-    ('no charge went beyond the budget that was in force', dp_int.overdraft())) AS c(item, detail);
+    ('no charge went beyond the budget that was in force', dp_int.overdraft()),
+    ('every account has the accounting and the budget that its ledger set last', (
+      SELECT format('account %s', a.id)
+        FROM dp_int.account a
+        LEFT JOIN LATERAL (SELECT l.event -> 'budget' AS budget FROM dp_int.ledger l WHERE l.account = a.id AND l.kind = 'budget' AND l.event ? 'budget' ORDER BY l.seq DESC LIMIT 1) AS n ON true
+       WHERE n.budget IS NULL
+          OR n.budget ? 'account_epsilon'  -- those of before are followed by one of the upgrade
+         AND (a.accounting, a.renyi_order, a.epsilon, a.delta, a.cap)
+             IS DISTINCT FROM (n.budget ->> 'accounting', (n.budget ->> 'order')::numeric, (n.budget ->> 'account_epsilon')::numeric, (n.budget ->> 'delta')::numeric, (n.budget ->> 'cap')::numeric)
+       ORDER BY a.id
+       LIMIT 1)),
+    ('every charge is of the account that its data set has', (
+      SELECT format('entry %s', l.id)
+        FROM dp_int.ledger l
+        JOIN dp_int.job j ON j.id = l.job
+        JOIN dp_int.dataset d ON d.id = j.dataset
+       WHERE l.account <> d.account
+       ORDER BY l.id
+       LIMIT 1)),
+    -- Limits of persons ration a budget. The orders of filters are computed again, and may differ in their last digits.
+    ('every personal limit is the one that the ledger names, and what its person has spent is what their sums prove', (
+      SELECT min(w.detail)
+        FROM (SELECT format('grant of data set "%s" to "%s"', d.name, g.grantee)
+                FROM dp_int.dataset_grant g
+                JOIN dp_int.dataset d ON d.id = g.dataset
+                JOIN dp_int.account a ON a.id = d.account
+                LEFT JOIN LATERAL (SELECT l.event -> 'grant' AS said FROM dp_int.ledger l
+                                    WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event #>> '{grant,grantee}' = g.grantee ORDER BY l.seq DESC LIMIT 1) AS n ON true
+               WHERE d.unregistered_at IS NULL
+                 AND (n.said IS NOT NULL AND g.epsilon IS DISTINCT FROM (n.said ->> 'epsilon')::numeric
+                      OR abs(g.cap - dp_int.cap(a.accounting, a.renyi_order, g.epsilon, a.delta)) > 1e-9 * g.cap)
+              UNION ALL
+              SELECT format('caller "%s" of account %s', t.caller, t.account)
+                FROM dp_int.caller_total t
+                JOIN dp_int.account a ON a.id = t.account,
+                     LATERAL (SELECT CASE WHEN a.block_width IS NULL THEN a.spent_delta ELSE (SELECT max(b.spent_delta) FROM dp_int.account_block b WHERE b.account = a.id) END) AS v(deltas),
+                     LATERAL (SELECT dp_int.least_epsilon(a, ROW(t.spent, t.spent_epsilon, t.rest, t.rest_rho)::dp_int.tally, v.deltas)) AS p(proven)
+               WHERE v.deltas <= dp_int.reserve(a.delta) AND (t.proven_epsilon BETWEEN p.proven * (1 - 1e-9) AND p.proven * (1 + 1e-9)) IS NOT TRUE) AS w(detail)))) AS c(item, detail);
 
   RETURN QUERY SELECT * FROM dp_int.verify_blocks();
 
