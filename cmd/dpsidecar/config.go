@@ -259,7 +259,7 @@ func (c connection) config(getenv func(string) string) (*pgx.ConnConfig, error) 
 // unreadable returns the error for a connection string that cannot be parsed; err leaves its password out.
 func (c connection) unreadable(err error) error {
 	if *c.url == "" { // DATABASE_URL or PG*
-		return fmt.Errorf("%w: the environment names no database: %w; want DATABASE_URL=postgres://USER@HOST:PORT/DATABASE, or PGHOST, PGPORT and PGDATABASE", errUsage, err)
+		return fmt.Errorf("%w: in the environment: %w; want DATABASE_URL=postgres://USER@HOST:PORT/DATABASE, or PGHOST, PGPORT and PGDATABASE", errUsage, err)
 	}
 	return fmt.Errorf("%w: --%s: %w; want postgres://USER@HOST:PORT/DATABASE", errUsage, c.name, err)
 }
