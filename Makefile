@@ -11,13 +11,13 @@ BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' 
 # Fuzz targets, 20,000 inputs each in make test; its seeds are tests as well.
 FUZZ = ./internal/arrowio:FuzzDecoder ./internal/arrowio:FuzzCategories ./internal/privacy:FuzzEvent ./internal/privacy:FuzzHistory ./internal/privacy:FuzzUnmarshalEventRoundTrips ./internal/dpsco:FuzzOptions
 
-# What runs on several goroutines, under the race detector: whole packages that are quick, and of those in which the exact
-# sampler and whole fits take ten minutes the tests that split work. `make race` has these packages whole.
-RACE_CI  = ./internal/job ./internal/privacy ./internal/spill
+# Packages whose jobs and fits run on several goroutines, under the race detector: whole those that are quick; of those in
+# which the exact sampler and whole fits take ten minutes, the tests that split work. `make race` has all of them whole.
+RACE_CI  = ./internal/job ./internal/privacy ./internal/spill ./internal/dpsco/mean
 RACE     = ./internal/mech ./internal/mech/expmech ./internal/dpsco
 RACE_RUN = OrderOrParts|Cores|PanicGroup|DrawStops|NotedOdds
 
-.PHONY: help demo test race race-ci audit crash mutants build bench bench-once experiments lint postgres postgres-versions release-snapshot
+.PHONY: help demo demo-picture test race race-ci audit crash mutants build bench bench-once experiments lint postgres postgres-versions release-snapshot
 
 ## help: this
 help:
@@ -26,6 +26,12 @@ help:
 ## demo: the main job on a throw-away Postgres; leaves nothing behind
 demo: postgres build
 	@bin/dpsidecar demo
+
+## demo-picture: draws docs/img/demo.svg from a run of the demo
+demo-picture: postgres build
+	@CLICOLOR_FORCE=1 bin/dpsidecar demo >bin/demo.txt
+	@$(GO) run ./scripts/demosvg 3 5 <bin/demo.txt >bin/demo.svg
+	@mv bin/demo.svg docs/img/demo.svg
 
 ## test: all tests, each package on a private throw-away Postgres
 test: postgres
@@ -62,7 +68,7 @@ experiments: build
 bench-once: postgres
 	@$(GO) test -p 1 -timeout 30m -run '^$$' -bench . -benchtime 1x $(addprefix ./,$(BENCHES)) >/dev/null
 
-## race: what runs on several goroutines under the race detector
+## race: jobs and fits, which run on several goroutines, under the race detector
 race: postgres
 	@$(GO) test -race -short -timeout 30m $(RACE_CI) $(RACE)
 

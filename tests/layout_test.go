@@ -62,6 +62,7 @@ var mayImport = map[string][]string{
 	"internal/spill":              {},
 	"internal/sqlsum":             {},
 	"internal/version":            {},
+	"scripts/demosvg":             {},
 	"scripts/mutants":             {},
 	"scripts/sbom":                {},
 	"sql":                         {"internal/catalogue"},

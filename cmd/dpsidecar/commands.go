@@ -164,7 +164,7 @@ func upgrade(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 
 func setupServe(fs *flag.FlagSet) action {
 	database := connectionFlags(fs, "database-url", "password-file", "dp_sidecar")
-	jobs := fs.Int("jobs", 4, "work on `N` jobs at a time, twice as many as there are cores")
+	jobs := fs.Int("jobs", 4, "work on `N` jobs at a time; give twice the number of cores")
 	jobTime := fs.Duration("job-time", time.Hour, "end a job that has read and fitted for this `TIME`; the same request tries again under its charge")
 	lease := fs.Duration("lease", 30*time.Second, "a job whose sidecar is silent for this `TIME` goes to another")
 	grace := fs.Duration("grace", 20*time.Second, "on SIGTERM, jobs have this `TIME` to end")

@@ -246,7 +246,7 @@ func (c connection) config(getenv func(string) string) (*pgx.ConnConfig, error) 
 	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, err
+		return nil, c.unreadable(err)
 	}
 	if *c.passwordFile != "" {
 		if config.Password, err = readPassword(*c.passwordFile); err != nil {
@@ -254,6 +254,14 @@ func (c connection) config(getenv func(string) string) (*pgx.ConnConfig, error) 
 		}
 	}
 	return config, nil
+}
+
+// unreadable returns the error for a connection string that cannot be parsed; err leaves its password out.
+func (c connection) unreadable(err error) error {
+	if *c.url == "" { // DATABASE_URL or PG*
+		return fmt.Errorf("%w: in the environment: %w; want DATABASE_URL=postgres://USER@HOST:PORT/DATABASE, or PGHOST, PGPORT and PGDATABASE", errUsage, err)
+	}
+	return fmt.Errorf("%w: --%s: %w; want postgres://USER@HOST:PORT/DATABASE", errUsage, c.name, err)
 }
 
 // readPassword returns the first line of a file, which must not be readable by everybody.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"dpsidecar/internal/install"
@@ -87,6 +89,22 @@ func printAdopted(c console, adopted []install.Adopted, gone bool) {
 	}
 }
 
+// printDrop prints the statements that remove roles which stay only for their rights on tables. dp_owner owns
+// what keeps it, and loopbacks belong to other databases.
+func printDrop(w io.Writer, stay []string) {
+	var roles []string
+	for _, r := range stay {
+		if slices.Contains([]string{"dp_admin", "dp_analyst", "dp_sidecar"}, r) {
+			roles = append(roles, r)
+		}
+	}
+	if len(roles) == 0 {
+		return
+	}
+	list := strings.Join(roles, ", ")
+	fmt.Fprintf(w, "If no other database of the cluster has dpsidecar, these statements remove %s with all rights:\n  DROP OWNED BY %[1]s;  -- in each database where a role has rights\n  DROP ROLE %[1]s;\n", list)
+}
+
 func setupUninstall(fs *flag.FlagSet) action {
 	admin := connectionFlags(fs, "admin-url", "admin-password-file", "")
 	dir := fs.String("export", "", "first write ledger, releases, coefficients and registrations into new files in `DIR`; required")
@@ -113,6 +131,7 @@ func setupUninstall(fs *flag.FlagSet) action {
 		fmt.Fprintf(c.out, "dpsidecar is removed from database %s.\n", database)
 		if len(stay) > 0 {
 			fmt.Fprintf(c.out, "Roles that stay, because something still depends on them, another database or rights on tables: %s.\n", strings.Join(stay, ", "))
+			printDrop(c.out, stay)
 		}
 		return nil
 	}

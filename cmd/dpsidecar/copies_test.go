@@ -132,6 +132,12 @@ func TestUninstall(t *testing.T) {
 	if _, err := dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app"); err == nil {
 		t.Error("removed twice")
 	}
+	// The statements that it prints remove the role, too.
+	_, drop, found := strings.Cut(out, "with all rights:\n")
+	if !found {
+		t.Fatalf("no statements:\n%s", out)
+	}
+	c.Exec(t, "app", strings.Split(strings.TrimSpace(drop), "\n")...)
 	if out, err := dpsidecar(t, env, "install"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -81,12 +82,25 @@ func run(ctx context.Context, args []string, c console) error {
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
-		usage(c.out)
-		return nil
+		return help(ctx, args[1:], c)
 	case "-version", "--version":
 		return run(ctx, []string{"version"}, c)
 	}
 	return fmt.Errorf("%w: there is no command %q; see dpsidecar help", errUsage, args[0])
+}
+
+// help lists the commands, or the flags of the command that is named.
+func help(ctx context.Context, args []string, c console) error {
+	if len(args) == 0 {
+		usage(c.out)
+		return nil
+	}
+	for _, cmd := range commands() {
+		if cmd.name == args[0] && len(args) == 1 {
+			return cmd.run(ctx, c, []string{"--help"})
+		}
+	}
+	return fmt.Errorf("%w: there is no command %q; see dpsidecar help", errUsage, strings.Join(args, " "))
 }
 
 func usage(w io.Writer) {
@@ -94,5 +108,5 @@ func usage(w io.Writer) {
 	for _, cmd := range commands() {
 		fmt.Fprintf(w, "  %-11s %-20s %s\n", cmd.name, cmd.args, cmd.summary)
 	}
-	fmt.Fprint(w, "\ndpsidecar COMMAND --help lists the flags. Each may stand in the environment, as\nDPSIDECAR_ and its name in capitals, or in the file that --config names.\n")
+	fmt.Fprint(w, "\ndpsidecar help COMMAND lists the flags. Each may stand in the environment, as\nDPSIDECAR_ and its name in capitals, or in the file that --config names.\n")
 }

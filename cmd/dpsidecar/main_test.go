@@ -82,6 +82,7 @@ func TestWrongUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"nothing"}, {"version", "now"}, {"serve", "--jobs", "0"}, {"serve", "--jobs", "many"}, {"serve", "--lease", "1ms"},
 		{"serve", "--log-format", "xml"}, {"ready"}, {"migrate"}, {"migrate", "sideways"}, {"dev", "--port", "70000"}, {"install", "--loopback-port", "70000"},
+		{"help", "nothing"}, {"help", "serve", "now"}, {"check", "--database-url", "nonsense"},
 		{"serve", "--config", write(t, "colour = blue")}, {"serve", "--config", write(t, "jobs")}, {"serve", "--config", write(t, "jobs = many")},
 	} {
 		if out, err := dpsidecar(t, nil, args...); !errors.Is(err, errUsage) {
@@ -111,6 +112,8 @@ func TestBadValuesAreNamed(t *testing.T) {
 		{nil, []string{"serve", "--jobs", "many"}, []string{"-jobs", `"many"`, "whole number", "dpsidecar serve --help"}},
 		{nil, []string{"serve", "--jobs", "0"}, []string{"jobs is at least 1", "are 0"}},
 		{nil, []string{"dev", "--port", "-1"}, []string{"-port", `"-1"`, "not negative"}},
+		{nil, []string{"check", "--database-url", "nonsense"}, []string{"--database-url", "want postgres://"}},
+		{map[string]string{"DATABASE_URL": "postgres://u:hidden@h:port/d"}, []string{"serve"}, []string{"environment", "want DATABASE_URL=postgres://"}},
 		{nil, []string{"serve", "--jbos", "3"}, []string{"-jbos", "dpsidecar serve --help"}},
 	} {
 		out, err := dpsidecar(t, c.env, c.args...)
@@ -138,6 +141,9 @@ func TestVersionIsAFlagToo(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for _, cmd := range commands() {
+		if got, err := dpsidecar(t, nil, "help", cmd.name); !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(got, "usage: dpsidecar "+cmd.name) {
+			t.Errorf("help %s: %v\n%s", cmd.name, err, got)
+		}
 		all, _ := dpsidecar(t, nil, "help")
 		own, err := dpsidecar(t, nil, cmd.name, "--help")
 		if !errors.Is(err, flag.ErrHelp) || !strings.Contains(all, cmd.summary) || !strings.Contains(own, "DPSIDECAR_CONFIG") ||

@@ -130,8 +130,9 @@ func TestFiniteMechanismsRefuteMutants(t *testing.T) {
 }
 
 func TestAuditRefusesByName(t *testing.T) {
-	if _, err := Audit(t.Context(), io.Discard, "l7", 100); !errors.Is(err, ErrUnknown) {
-		t.Errorf("got %v", err)
+	var out strings.Builder
+	if _, err := Audit(t.Context(), &out, "l7", 100); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "joint_moments") || out.Len() > 0 {
+		t.Errorf("got %v, and prints %q", err, out.String())
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -102,46 +102,46 @@ func (c worstCase) method() string {
 // worstCases has neighbours for every method. A fit has one step, because an answer contains the last
 // iterate only.
 var worstCases = []worstCase{
-	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "feature_norm": 1.}, alone(20)),
-	linear("auto", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
-	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip(20)),
-	linear("joint_moments", "the one row of a level, with a target of 1e6, changes level", options{}, moves(20)).from(1),
-	huber("newton", "a target of 1e6 becomes -1e6", options{}, flip(20)),
-	poisson("newton", "a count of 1e6 among fours becomes 0", options{}, count(100)),
-	linear("joint_moments", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
-	huber("newton", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
-	huber("newton", "a person's five rows of 1e6 move to the other group", options{"by": "group", "pool": "none"}, crowdMoves(20)),
-	linear("catoni", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
+	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "feature_norm": 1.}, alone),
+	linear("auto", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip),
+	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip),
+	linear("joint_moments", "the one row of a level, with a target of 1e6, changes level", options{}, moves).from(1),
+	huber("a target of 1e6 becomes -1e6", options{}, flip),
+	poisson("a count of 1e6 among fours becomes 0", options{}, count),
+	linear("joint_moments", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move),
+	huber("a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move),
+	huber("a person's five rows of 1e6 move to the other group", options{"by": "group", "pool": "none"}, crowdMoves),
+	linear("catoni", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip),
 	linear("trimmed", "rows at both ends, one changes sides", options{"steps": 1., "trim": 2.}, halves(21)),
-	linear("trimmed", "no spread, one row becomes 1e9", options{"steps": 1., "trim": 5.}, outlier(100)),
-	linear("ksu", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1., "range": 1.}, flip(20)),
-	linear("ksu_axis", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1., "range": 1.}, flip(20)),
-	linear("sample_aggregate", "blocks of one row; a target of 1e6 becomes -1e6", options{"blocks": 20., "radius": 100.}, flip(20)),
+	linear("trimmed", "no spread, one row becomes 1e9", options{"steps": 1., "trim": 5.}, outlier),
+	linear("ksu", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1., "range": 1.}, flip),
+	linear("ksu_axis", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1., "range": 1.}, flip),
+	linear("sample_aggregate", "blocks of one row; a target of 1e6 becomes -1e6", options{"blocks": 20., "radius": 100.}, flip),
 	linear("sample_aggregate", "printed centre, fits at both ends, one changes sides",
 		options{"aggregator": "centre", "blocks": 41., "radius": 1.}, halves(41)).slow(40),
-	linear("spgd_clip", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
-	linear("spgd_clip", "the same, in batches of half the rows", options{"steps": 1., "batch": 10.}, flip(20)),
+	linear("spgd_clip", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip),
+	linear("spgd_clip", "the same, in batches of half the rows", options{"steps": 1., "batch": 10.}, flip),
 	linear("spgd_kamath", "the middle one of three blocks moves from end to end", options{"steps": 1., "blocks": 3.}, halves(3)),
-	linear("spgd_holland", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
-	linear("svrg", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)),
-	linear("svrg_pp", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)).slow(4),
-	linear("accmd", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)),
-	linear("gd", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
-	linear("joint_moments", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
-	huber("newton", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
-	linear("spgd_clip", "a person's five rows of 1e6 become one of -1e6, in batches of half the persons", options{"steps": 1., "batch": 10.}, crowd(20)),
-	linear("gd", "a target of 1e6 gets the largest weight instead of none", options{"steps": 1., "weight": "w", "max_weight": 1.}, weighs(20)),
-	linear("joint_moments", "a target of 1e6 gets the largest weight instead of none", options{"weight": "w", "max_weight": 1.}, weighs(20)),
-	huber("newton", "a target of 1e6 gets the largest weight instead of none", options{"weight": "w", "max_weight": 1.}, weighs(20)),
+	linear("spgd_holland", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip),
+	linear("svrg", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip),
+	linear("svrg_pp", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip).slow(4),
+	linear("accmd", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip),
+	linear("gd", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip),
+	linear("joint_moments", "a person's five rows of 1e6 become one of -1e6", options{}, crowd),
+	huber("a person's five rows of 1e6 become one of -1e6", options{}, crowd),
+	linear("spgd_clip", "a person's five rows of 1e6 become one of -1e6, in batches of half the persons", options{"steps": 1., "batch": 10.}, crowd),
+	linear("gd", "a target of 1e6 gets the largest weight instead of none", options{"steps": 1., "weight": "w", "max_weight": 1.}, weighs),
+	linear("joint_moments", "a target of 1e6 gets the largest weight instead of none", options{"weight": "w", "max_weight": 1.}, weighs),
+	huber("a target of 1e6 gets the largest weight instead of none", options{"weight": "w", "max_weight": 1.}, weighs),
 	{name: "l1", model: "l1", pair: "three points to choose from, one row changes sides", pure: true, tables: sides(2),
 		options: options{"method": "exponential_mechanism", "radius": 1., "pitch": 1., "iota": 1.}},
-	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
+	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 becomes -1e6", pure: true, tables: flip,
 		options: options{"method": "objective_perturbation", "radius": 1e6}},
-	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 gets the largest weight instead of none", pure: true, tables: weighs(20),
+	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 gets the largest weight instead of none", pure: true, tables: weighs,
 		options: options{"method": "objective_perturbation", "radius": 1e6, "weight": "w", "max_weight": 1.}},
-	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
+	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 becomes -1e6", pure: true, tables: flip,
 		options: options{"method": "staged"}},
-	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 moves to the other group", pure: true, tables: move(20),
+	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 moves to the other group", pure: true, tables: move,
 		options: options{"method": "staged", "by": "group", "pool": "none"}},
 }
 
@@ -171,17 +171,17 @@ func linear(name, pair string, o options, tables func() (a, b dpsco.Data)) worst
 	return worstCase{name: name, model: "linear", pair: pair, options: o, tables: tables}
 }
 
-// huber is a Huber fit with the same defaults.
-func huber(name, pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
-	c := linear(name, pair, o, tables)
+// huber is a Huber fit by Newton's method with the same defaults.
+func huber(pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
+	c := linear("newton", pair, o, tables)
 	c.model = "huber"
 	return c
 }
 
 // poisson is a fit of counts, which is always whitened.
-func poisson(name, pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
+func poisson(pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
 	o["radius"] = 1e6
-	return worstCase{name: name, model: "poisson", pair: pair, options: o, tables: tables}
+	return worstCase{name: "newton", model: "poisson", pair: pair, options: o, tables: tables}
 }
 
 // table has one feature, always 1, and a target.
@@ -193,90 +193,80 @@ func table(y ...float64) dpsco.Data {
 	return x
 }
 
-// flip is n targets of 0, except one that is 1e6 or -1e6.
-func flip(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		y, z := make([]float64, n), make([]float64, n)
-		y[0], z[0] = 1e6, -1e6
-		return table(y...), table(z...)
-	}
+// flip is 20 targets of 0, except one that is 1e6 or -1e6.
+func flip() (a, b dpsco.Data) {
+	const n = 20
+	y, z := make([]float64, n), make([]float64, n)
+	y[0], z[0] = 1e6, -1e6
+	return table(y...), table(z...)
 }
 
-// count is n counts of 4, except one that is 1e6 or 0. For these the last step is not shrunk to 0, so that
+// count is 100 counts of 4, except one that is 1e6 or 0. For these the last step is not shrunk to 0, so that
 // its noise is visible.
-func count(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		y, z := slices.Repeat([]float64{4}, n), slices.Repeat([]float64{4}, n)
-		y[0], z[0] = 1e6, 0
-		return table(y...), table(z...)
-	}
+func count() (a, b dpsco.Data) {
+	const n = 100
+	y, z := slices.Repeat([]float64{4}, n), slices.Repeat([]float64{4}, n)
+	y[0], z[0] = 1e6, 0
+	return table(y...), table(z...)
 }
 
-// move is n targets of 0 in two groups, except one that is 1e6, in one group or in the other.
-func move(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		a, _ := flip(n)()
-		b, _ := flip(n)()
-		for g, x := range []*dpsco.Data{&a, &b} {
-			x.GroupCount, x.Group = 2, make([]float64, n)
-			for i := range x.Group {
-				x.Group[i] = float64(i % 2)
-			}
-			x.Group[0] = float64(g)
+// move is 20 targets of 0 in two groups, except one that is 1e6, in one group or in the other.
+func move() (a, b dpsco.Data) {
+	a, _ = flip()
+	b, _ = flip()
+	for g, x := range []*dpsco.Data{&a, &b} {
+		x.GroupCount, x.Group = 2, make([]float64, len(x.Y))
+		for i := range x.Group {
+			x.Group[i] = float64(i % 2)
 		}
-		return a, b
+		x.Group[0] = float64(g)
 	}
+	return a, b
 }
 
-// crowd is n persons with a target of 0 each, except one with five rows of 1e6, or one row of -1e6.
-func crowd(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		const rows = 5
-		a, b := table(make([]float64, n-1+rows)...), table(make([]float64, n)...)
-		for i := range rows {
-			a.Y[i] = 1e6
-		}
-		b.Y[0] = -1e6
-		a.N, a.MaxRows, a.First = n, rows, []int{0}
-		b.MaxRows, b.First = rows, []int{0}
-		for u := range n {
-			a.First, b.First = append(a.First, u+rows), append(b.First, u+1)
-		}
-		return a, b
+// crowd is 20 persons with a target of 0 each, except one with five rows of 1e6, or one row of -1e6.
+func crowd() (a, b dpsco.Data) {
+	const n, rows = 20, 5
+	a, b = table(make([]float64, n-1+rows)...), table(make([]float64, n)...)
+	for i := range rows {
+		a.Y[i] = 1e6
 	}
+	b.Y[0] = -1e6
+	a.N, a.MaxRows, a.First = n, rows, []int{0}
+	b.MaxRows, b.First = rows, []int{0}
+	for u := range n {
+		a.First, b.First = append(a.First, u+rows), append(b.First, u+1)
+	}
+	return a, b
 }
 
-// crowdMoves is n persons in two groups. One of them has four rows of 1e6 in one group and a row of -1e6 in
+// crowdMoves is 20 persons in two groups. One of them has four rows of 1e6 in one group and a row of -1e6 in
 // the other; the neighbour has the groups exchanged.
-func crowdMoves(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		a, _ := crowd(n)()
-		b, _ := crowd(n)()
-		for g, x := range []*dpsco.Data{&a, &b} {
-			x.GroupCount, x.Group = 2, make([]float64, len(x.Y))
-			for i := range x.Group {
-				x.Group[i] = float64(i % 2)
-			}
-			for i := range x.First[1] {
-				x.Group[i] = float64(g)
-			}
-			x.Group[x.First[1]-1], x.Y[x.First[1]-1] = float64(1-g), -1e6
+func crowdMoves() (a, b dpsco.Data) {
+	a, _ = crowd()
+	b, _ = crowd()
+	for g, x := range []*dpsco.Data{&a, &b} {
+		x.GroupCount, x.Group = 2, make([]float64, len(x.Y))
+		for i := range x.Group {
+			x.Group[i] = float64(i % 2)
 		}
-		return a, b
+		for i := range x.First[1] {
+			x.Group[i] = float64(g)
+		}
+		x.Group[x.First[1]-1], x.Y[x.First[1]-1] = float64(1-g), -1e6
 	}
+	return a, b
 }
 
-// weighs is n targets of 0 with weight 1, except one of 1e6 with weight 0 or 1.
-func weighs(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		a, _ := flip(n)()
-		b, _ := flip(n)()
-		for k, x := range []*dpsco.Data{&a, &b} {
-			x.Weight = slices.Repeat([]float64{1}, n)
-			x.Weight[0] = float64(k)
-		}
-		return a, b
+// weighs is 20 targets of 0 with weight 1, except one of 1e6 with weight 0 or 1.
+func weighs() (a, b dpsco.Data) {
+	a, _ = flip()
+	b, _ = flip()
+	for k, x := range []*dpsco.Data{&a, &b} {
+		x.Weight = slices.Repeat([]float64{1}, len(x.Y))
+		x.Weight[0] = float64(k)
 	}
+	return a, b
 }
 
 // halves is n targets, an odd number, alternately -1e6 and 1e6. One of the majority changes sides, and with
@@ -293,13 +283,12 @@ func halves(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// outlier is n targets of 0, of which one becomes 1e9.
-func outlier(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		y, z := make([]float64, n), make([]float64, n)
-		z[0] = 1e9
-		return table(y...), table(z...)
-	}
+// outlier is 100 targets of 0, of which one becomes 1e9.
+func outlier() (a, b dpsco.Data) {
+	const n = 100
+	y, z := make([]float64, n), make([]float64, n)
+	z[0] = 1e9
+	return table(y...), table(z...)
 }
 
 // sides is n long rows on a line of slope 1; one moves to the line of slope -1.
@@ -315,30 +304,27 @@ func sides(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// alone is n rows of zeros, except a long one whose target changes its sign.
-func alone(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		a, b := flip(n)()
-		for _, x := range []dpsco.Data{a, b} {
-			clear(x.X[0])
-			x.X[0][0] = 1e3
-		}
-		return a, b
+// alone is 20 rows of zeros, except a long one whose target changes its sign.
+func alone() (a, b dpsco.Data) {
+	a, b = flip()
+	for _, x := range []dpsco.Data{a, b} {
+		clear(x.X[0])
+		x.X[0][0] = 1e3
 	}
+	return a, b
 }
 
-// moves is n rows of a category with three levels, all of the first level, except one with a large target,
+// moves is 20 rows of a category with three levels, all of the first level, except one with a large target,
 // which is of the second or the third.
-func moves(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		var tables [2]dpsco.Data
-		for k := range tables {
-			x := table(make([]float64, n)...)
-			clear(x.X[0])
-			x.D, x.X = 2, append(x.X, make([]float64, n))
-			x.Y[0], x.X[k][0] = 1e6, 1
-			tables[k] = x
-		}
-		return tables[0], tables[1]
+func moves() (a, b dpsco.Data) {
+	const n = 20
+	var tables [2]dpsco.Data
+	for k := range tables {
+		x := table(make([]float64, n)...)
+		clear(x.X[0])
+		x.D, x.X = 2, append(x.X, make([]float64, n))
+		x.Y[0], x.X[k][0] = 1e6, 1
+		tables[k] = x
 	}
+	return tables[0], tables[1]
 }

@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"errors"
 	"image/color"
+	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -13,6 +15,8 @@ var (
 	claimColor = color.RGBA{0xdd, 0xe8, 0xf2, 0xff}
 	boundColor = color.RGBA{0xd6, 0x4a, 0x1e, 0xff}
 )
+
+const margin vg.Length = 8 // points
 
 // Plot draws the claim of each result as a bar and its lower bound as a dot, in a PNG file.
 func Plot(file, title string, results []Result) error {
@@ -42,7 +46,24 @@ func Plot(file, title string, results []Result) error {
 	p.Legend.Top, p.Legend.XOffs = true, -8
 	p.NominalY(names...)
 	p.Y.Max = float64(len(names)) + 1 // room for the legend
-	return p.Save(9*vg.Inch, vg.Length(len(results))*0.2*vg.Inch+1.2*vg.Inch, file)
+	p.Title.Padding = margin
+	return save(p, 9*vg.Inch, vg.Length(len(results))*0.2*vg.Inch+1.4*vg.Inch, file)
+}
+
+// save draws a plot with a margin, which gonum's own Save leaves out, into a PNG file.
+func save(p *plot.Plot, width, height vg.Length, file string) (err error) {
+	canvas, err := draw.NewFormattedCanvas(width, height, "png")
+	if err != nil {
+		return err
+	}
+	p.Draw(draw.Crop(draw.New(canvas), margin, -margin, margin, -margin))
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = canvas.WriteTo(f)
+	return err
 }
 
 // label returns the name of a result, with its neighbours if another result has the same name.

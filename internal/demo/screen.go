@@ -31,12 +31,13 @@ const (
 	promptWidth = len("analyst=>")
 )
 
-// newScreen returns a screen that uses styles on a terminal, unless NO_COLOR is set; the bar has no colour.
+// newScreen returns a screen that uses styles on a terminal, unless NO_COLOR is set, and anywhere if
+// CLICOLOR_FORCE is; the bar has no colour.
 // waits is the expected number of waits.
 func newScreen(out io.Writer, waits int) screen {
 	bar := progress.New(out)
 	bar.Total = waits
-	return screen{out: bar, styled: progress.Terminal(out) && os.Getenv("NO_COLOR") == ""}
+	return screen{out: bar, styled: os.Getenv("CLICOLOR_FORCE") != "" || progress.Terminal(out) && os.Getenv("NO_COLOR") == ""}
 }
 
 // wait shows the current activity until the next line.

@@ -114,7 +114,8 @@ func tryLock(f *os.File) error {
 }
 
 // prepareDir prepares the directory of a cluster: dir, or a new one under the
-// temporary folder when dir is empty. Only the server's user may enter it.
+// temporary folder when dir is empty. The folder above dir must exist: this program cannot know which users
+// are to reach a new one. Only the server's user may enter it.
 func prepareDir(dir string, s server, as *syscall.Credential) (string, error) {
 	if dir == "" {
 		root := tempRoot(as)
@@ -129,11 +130,15 @@ func prepareDir(dir string, s server, as *syscall.Credential) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
+	above := filepath.Dir(dir)
+	if info, err := os.Stat(above); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("localpg: there is no folder %s: make it first", above)
 	}
-	if as != nil && !reachable(filepath.Dir(dir)) {
+	if as != nil && !reachable(above) {
 		return "", fmt.Errorf("localpg: the server does not run as root, and other users cannot reach %s", dir)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
 	}
 	return dir, chown(dir, as)
 }
