@@ -431,7 +431,7 @@ func TestWhereLevel(t *testing.T) {
 		{`{"region": ["south", "soutth"]}`, "22023", `no level "soutth"`},
 		{`{"region": [null]}`, "22023", "no level null"},
 		{`{"region": [["south"]]}`, "22023", "no level"},
-		{`{"size": ["small"]}`, "22023", "Name the features without it: features => '{age}'."},
+		{`{"size": ["small"]}`, "22023", "Name the other features: features => '{age}'."},
 	} {
 		for _, call := range []string{`SELECT * FROM dp_linear_regress($1, 1, features => '{age,size}', where_level => $2)`, `SELECT dp_submit('linear', $1, 1, features => '{age,size}', where_level => $2)`,
 			`SELECT * FROM dp_explain('linear', $1, 1, features => '{age,size}', where_level => $2)`} {
@@ -442,6 +442,9 @@ func TestWhereLevel(t *testing.T) {
 	}
 	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_regress($1, 1, where_level => '{"region": ["south"]}', options => '{"where_level": {"region": ["east"]}}')`, w.dataset)
 	w.wantError(err, "22023", "given twice")
+	_, err = w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_regress($1, 1, features => '{region,age,size}', where_level => '{"region": ["south"], "size": ["small"]}')`, w.dataset)
+	w.wantError(err, "22023", "each of the features region, size one level")
+	w.wantError(err, "22023", "features => '{age}'")
 	if w.entries() != entries {
 		t.Errorf("%d entries, %d before", w.entries(), entries)
 	}

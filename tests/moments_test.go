@@ -41,6 +41,7 @@ func TestSecondMomentsAreChargedOnceAndFitFree(t *testing.T) {
 			t.Errorf("%+v, in the table %v", first[k], want)
 		}
 	}
+	lost := max(0, one[float64](w, w.analyst, `SELECT lost_weight - lost_weight_noise FROM dp.moments WHERE dataset = $1`, w.dataset))
 	for _, c := range []struct {
 		target, features string
 		kept             []int // of (intercept), age, region, insured, amount; the target last
@@ -51,7 +52,7 @@ func TestSecondMomentsAreChargedOnceAndFitFree(t *testing.T) {
 	} {
 		for _, ridge := range []*float64{nil, new(float64)} {
 			got := rowsOf[fromMoments](w, w.analyst, `SELECT * FROM dp_linear_from_moments($1, NULL, $2, $3, $4)`, w.dataset, c.target, c.features, ridge)
-			w.sameFit(got, momentFit(first, c.kept, ridge != nil))
+			w.sameFit(got, momentFit(first, c.kept, ridge != nil, lost))
 		}
 	}
 	plain := rowsOf[fromMoments](w, w.analyst, `SELECT * FROM dp_linear_from_moments($1)`, w.dataset)
@@ -85,7 +86,7 @@ func (w *world) products() []float64 {
 
 // momentFit computes what dp_linear_from_moments is to return from what dp_moments did, by
 // another route, in the units of worldIn.
-func momentFit(products []product, kept []int, unshrunk bool) (fits []fromMoments) {
+func momentFit(products []product, kept []int, unshrunk bool, lost float64) (fits []fromMoments) {
 	scales := []float64{1, 40, 4, 1, 500}
 	full, k := mat.NewSymDense(5, nil), 0
 	for i := range 5 {
@@ -130,10 +131,24 @@ func momentFit(products []product, kept []int, unshrunk bool) (fits []fromMoment
 		unit := scales[kept[d]] / scales[kept[j]]
 		byNoise := noise * noise / 2 * (length*second.At(j, j) + toward.AtVec(j)*toward.AtVec(j))
 		deviation, ofNoise := unit*math.Sqrt(residual*inverse.At(j, j)+byNoise), unit*math.Sqrt(byNoise)
-		low, high := unit*plain.AtVec(j)-1.96*deviation, unit*plain.AtVec(j)+1.96*deviation
+		half := deviation * quantileWithBias(5*lost*unit*math.Sqrt(residual*inverse.At(j, j)/full.At(0, 0))/deviation)
+		low, high := unit*plain.AtVec(j)-half, unit*plain.AtVec(j)+half
 		fits = append(fits, fromMoments{products[kept[j]].B, unit * shrunk.AtVec(j), &deviation, &low, &high, &ofNoise, nil})
 	}
 	return fits
+}
+
+// quantileWithBias is the 95 % quantile of |N(bias, 1)|.
+func quantileWithBias(bias float64) float64 {
+	low, high := 0., bias+3
+	for range 60 {
+		if c := (low + high) / 2; math.Erfc((c-bias)/math.Sqrt2)/2+math.Erfc((c+bias)/math.Sqrt2)/2 > 0.05 {
+			low = c
+		} else {
+			high = c
+		}
+	}
+	return low
 }
 
 // sameFit compares fits up to rounding, and intervals up to the quantile of Student's law.

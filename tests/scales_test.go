@@ -239,6 +239,11 @@ func TestScalesThatLookForgotten(t *testing.T) {
 	if said := warnings(`dp_explain('l1', '%s', 1)`); strings.Contains(said, "scale is registered") || strings.Contains(said, "center") || len(heard()) != 3 {
 		t.Errorf("warned of %s, said %q", said, heard())
 	}
+	// A date in years, as the example for a year has it, is 33 minutes after the beginning of 1970.
+	w.exec(steward, `SELECT dp_set_scales($1, '{"model_year": {"center": 2015, "scale": 10}, "seen": {"center": 2015, "scale": 10}, "income": 50000}')`, table)
+	if said := heard(); !strings.Contains(said[len(said)-1], "the center of seen is within a day of 1970") {
+		t.Errorf("said %q", said)
+	}
 }
 
 // Fits of a table none of whose columns has a scale find them, whatever the sizes of the columns are, where rows are

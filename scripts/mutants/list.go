@@ -873,8 +873,8 @@ var mutants = []mutant{
 		`{roots}}, len(b.Y), starts)`, `{roots}}, len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
 	{"second moments tell half their noise", "internal/dpsco/second_moments.go",
 		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco", "TestSecondMomentsAddTheNoise"}}},
-	{"anybody fits from second moments", "sql/functions/calls.sql",
-		`AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN`, `AND false THEN`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
+	{"anybody asks, and fits from second moments", "sql/functions/requests.sql",
+		`OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL AND (p_spends`, `OR false AND (p_spends`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
 	{"second moments are seen by everybody", "sql/views/public.sql",
 		`    FROM dp_int.second_moments m
     JOIN dp_int.release r ON r.id = m.release

@@ -380,7 +380,7 @@ $$;
 CREATE OR REPLACE FUNCTION public.dp_last(dataset text, blocks int) RETURNS daterange
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d CONSTANT dp_int.dataset := dp_int.granted_dataset(dp_last.dataset);
+  d CONSTANT dp_int.dataset := dp_int.granted_dataset(session_user, dp_last.dataset, false);
   a dp_int.account;
   running bigint;
   ending CONSTANT text := ' No privacy budget was spent.';  -- it stands among the arguments of requests
@@ -575,7 +575,7 @@ $$;
 CREATE OR REPLACE FUNCTION public.dp_blocks(dataset text) RETURNS TABLE(block_from date, block_to date, epsilon_spent float8, epsilon_remaining float8)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d CONSTANT dp_int.dataset := dp_int.granted_dataset(dp_blocks.dataset);
+  d CONSTANT dp_int.dataset := dp_int.granted_dataset(session_user, dp_blocks.dataset, false);
   a dp_int.account;
 BEGIN
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;

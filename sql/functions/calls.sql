@@ -531,21 +531,6 @@ END $$;
 COMMENT ON PROCEDURE public.dp_run IS
   'Submits a request, commits, and waits for its end, without the loopback; for psql and pg_cron. Returns the job; read it with dp_result.';
 
--- The registered data set of a name, if it is granted to whoever is logged in, or he is a steward; for functions that
--- spend nothing.
-CREATE OR REPLACE FUNCTION dp_int.granted_dataset(p_dataset text) RETURNS dp_int.dataset
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  d dp_int.dataset;
-BEGIN
-  SELECT * INTO d FROM dp_int.dataset o WHERE o.name = p_dataset AND o.unregistered_at IS NULL;
-  IF NOT FOUND OR NOT pg_has_role(session_user, 'dp_admin', 'USAGE') AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN
-    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), session_user
-      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
-  END IF;
-  RETURN d;
-END $$;
-
 CREATE OR REPLACE FUNCTION public.dp_last_release(dataset text) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.id

@@ -171,16 +171,16 @@ BEGIN
   RETURN clean;
 END $$;
 
--- Raises where where_level leaves a feature one level, so that it would be constant.
+-- Raises where where_level leaves features one level, so that they would be constant.
 CREATE OR REPLACE FUNCTION dp_int.check_left_levels(p_features name[], p_where jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-  single text;
+  single CONSTANT name[] := ARRAY(SELECT f FROM unnest(p_features) WITH ORDINALITY AS u(f, n) WHERE jsonb_array_length(p_where -> f::text) = 1 ORDER BY n);
+  others CONSTANT name[] := ARRAY(SELECT f FROM unnest(p_features) WITH ORDINALITY AS u(f, n) WHERE NOT f = ANY (single) ORDER BY n);
 BEGIN
-  SELECT f INTO single FROM unnest(p_features) AS f WHERE jsonb_array_length(p_where -> f::text) = 1 LIMIT 1;
-  IF FOUND THEN
-    RAISE EXCEPTION 'where_level leaves feature "%" one level', single
-      USING ERRCODE = '22023', HINT = format('It is the same in all rows that count then. Name the features without it: %s. No privacy budget was spent.', dp_int.excerpt(format('features => %L', array_remove(p_features, single::name))));
+  IF single <> '{}' THEN
+    RAISE EXCEPTION 'where_level leaves % one level', CASE cardinality(single) WHEN 1 THEN format('feature "%s"', single[1]) ELSE format('each of the features %s', dp_int.listed(single)) END
+      USING ERRCODE = '22023', HINT = format('What has one level is the same in all rows that count. Name the other features: %s. No privacy budget was spent.', dp_int.excerpt(format('features => %L', others)));
   END IF;
 END $$;
 

@@ -117,14 +117,16 @@ DECLARE
   remote name[];
   sought name[];  -- of these, columns that a fit may move to where they lie
   uncentred text;
-  advice CONSTANT text := 'A steward registers one, from public knowledge, such as {"center": 2015, "scale": 10} for a year; dates and timestamps count in seconds since 1970';
+  advice CONSTANT text := 'A steward registers one, from public knowledge, such as {"center": 2015, "scale": 10} for a year; dates and timestamps count in seconds since 1970, so that those around June 2021, give or take a year, have {"center": 1622505600, "scale": 31600000}';
+  dated text;
 BEGIN
   SELECT string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE NOT p_scales ? c.name::text AND (c.large OR c.far)),
          array_agg(c.name ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND dp_int.center(p_scales -> c.name::text) = 0 AND (p_scales ? c.name::text OR NOT p_looks)),
          array_agg(c.name ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND NOT p_scales ? c.name::text AND p_looks),
-         string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE NOT p_intercept AND dp_int.center(p_scales -> c.name::text) <> 0)
-    INTO unscaled, remote, sought, uncentred
-    FROM (SELECT u.name, u.n, t.category = 'D' OR dp_int.named_like_year(u.name) AND t.category = 'N' AS far, t.oid IN ('bigint'::regtype, 'numeric'::regtype) AS large
+         string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE NOT p_intercept AND dp_int.center(p_scales -> c.name::text) <> 0),
+         string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE c.dated AND dp_int.center(p_scales -> c.name::text) <> 0 AND abs(dp_int.center(p_scales -> c.name::text)) < 86400)
+    INTO unscaled, remote, sought, uncentred, dated
+    FROM (SELECT u.name, u.n, t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype) AS dated, t.category = 'D' OR dp_int.named_like_year(u.name) AND t.category = 'N' AS far, t.oid IN ('bigint'::regtype, 'numeric'::regtype) AS large
             FROM unnest(p_columns) WITH ORDINALITY AS u(name, n)
             JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = u.name AND a.attnum > 0 AND NOT a.attisdropped
             JOIN LATERAL (SELECT b.oid, b.typcategory AS category FROM pg_catalog.pg_type b WHERE b.oid = dp_int.domain_base(a.atttypid)) AS t ON true) AS c;
@@ -138,6 +140,9 @@ BEGIN
   IF sought IS NOT NULL THEN
     RETURN NEXT format('%s may lie far from zero, and %s no center: the default methods of a fit look for one, and mostly find it from some 10,000 rows on at eps 1, or 20,000 at eps 0.3. Where they do not, %s may be all noise. %s', dp_int.listed(sought),
       CASE cardinality(sought) WHEN 1 THEN 'has' ELSE 'have' END, CASE cardinality(sought) WHEN 1 THEN 'its coefficient' ELSE 'their coefficients' END, advice);
+  END IF;
+  IF dated IS NOT NULL THEN
+    RETURN NEXT format('the center of %s is within a day of 1970: dates and timestamps count in seconds since then. Those around June 2021, give or take a year, have {"center": 1622505600, "scale": 31600000}', dated);
   END IF;
   IF uncentred IS NOT NULL THEN
     RETURN NEXT format('without an intercept the center of %s cannot be taken out: center and scale together are its scale', uncentred);

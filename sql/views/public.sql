@@ -247,6 +247,8 @@ COMMENT ON COLUMN dp.moments.over IS 'The window whose rows were summed; NULL wi
 COMMENT ON COLUMN dp.moments.terms IS '(intercept), which is 1 in every row, and the columns, or column=level for a level of a category but its first';
 COMMENT ON COLUMN dp.moments.sums IS 'Sums over rows of the products of two terms, with noise: of the first with each, of the second with itself and those after it, and so on. Columns are counted from their centers in their scales';
 COMMENT ON COLUMN dp.moments.noise IS 'The standard deviation that noise gives the sum of the squares of a term; of the products of two terms, this over the root of 2';
+COMMENT ON COLUMN dp.moments.lost_weight IS 'A shortened row counts with a weight below 1: what all rows lose, with noise; NULL for releases from before this was released';
+COMMENT ON COLUMN dp.moments.lost_weight_noise IS 'Standard deviation of the noise in lost_weight';
 COMMENT ON COLUMN dp.moments.row_length IS 'Longer rows, in scaled units, were shortened to this length';
 COMMENT ON COLUMN dp.moments.rows IS 'How many rows there were, of persons where there is a unit; those that lack a value count for nothing';
 COMMENT ON COLUMN dp.moments.scales IS 'Scales and centers of the columns; a column that is not named has scale 1';
