@@ -28,6 +28,8 @@ type Column struct {
 // as many rows away as the selected quartile may be off.
 //
 // Privacy: the plan's event, which is the composition of its releases (proof: describe.md).
+//
+// Source: mech.RankQuantiles has that of the selection.
 type Describe struct {
 	Columns []Column
 	MaxRows int // rows read per person, of which one is described; 0 if every row is a different person's
