@@ -32,7 +32,9 @@ type SampleAggregate struct {
 
 // Aggregator releases one point from many points, at most one of which depends on any one record.
 type Aggregator interface {
-	// at fixes the noise for the given number of points of length d.
+	// at fixes the noise, of multiplier z, for the given number of points of length d.
+	//
+	// Errors: ErrInfeasible.
 	at(points, d int, z float64) (*aggregation, error)
 }
 
@@ -49,6 +51,8 @@ type SmoothCentre struct{ mech.Centre }
 
 // at implements Aggregator. It ignores the noise multiplier, because mech.Centre sets its own noise
 // scale.
+//
+// Errors: ErrInfeasible, for fewer points than mech.Centre needs, or coordinates that it refuses.
 func (c SmoothCentre) at(points, d int, _ float64) (*aggregation, error) {
 	if err := c.Check(points, d); err != nil {
 		return nil, infeasible(err)

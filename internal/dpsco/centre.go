@@ -19,6 +19,8 @@ import (
 //
 // Privacy: the mean row and the descent compose; the change of coordinates is post-processing
 // (proof: centre.md).
+//
+// Source: that of Descent, for the descent.
 type Centred struct {
 	Descent Descent
 	Bound   float64 // longer rows are shortened to this length, for the mean only

@@ -18,6 +18,8 @@ import (
 //
 // Privacy: the composition of the estimates that Solver declares, each of all
 // rows or of a fresh batch without replacement (proof: descent.md).
+//
+// Source: those of Solver and Mean; recipes.go names the paper of every method.
 type Descent struct {
 	Loss     loss.Loss
 	Psi      prox.Operator

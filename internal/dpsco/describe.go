@@ -28,6 +28,8 @@ type Column struct {
 // as many rows away as the selected quartile may be off.
 //
 // Privacy: the plan's event, which is the composition of its releases (proof: describe.md).
+//
+// Source: mech.RankQuantiles has that of the selection.
 type Describe struct {
 	Columns []Column
 	MaxRows int // rows read per person, of which one is described; 0 if every row is a different person's
@@ -134,15 +136,11 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 	if err := g.check(b, accountant); err != nil {
 		return nil, err
 	}
-	plan := g.gaussianNoise
-	if g.pure {
-		plan = g.laplaceNoise
-	}
-	event, err := plan(b, accountant, split)
-	if err == nil {
-		err = g.checkReleases()
-	}
+	event, err := g.noise(b, accountant, split)
 	if err != nil {
+		return nil, err
+	}
+	if err := g.checkReleases(); err != nil {
 		return nil, err
 	}
 	p := &Plan{
@@ -173,6 +171,14 @@ func (g *describing) check(b privacy.Budget, accountant privacy.Accountant) erro
 	return checkRequest(Shape{N: g.shape.N, D: len(g.columns)}, b)
 }
 
+// noise chooses the noise of all releases, and returns the event of them together.
+func (g *describing) noise(b privacy.Budget, accountant privacy.Accountant, split map[string]float64) (privacy.Event, error) {
+	if g.pure {
+		return g.laplaceNoise(b.Epsilon, split), nil
+	}
+	return g.gaussianNoise(b, accountant, split)
+}
+
 // gaussianNoise chooses the least noise that the accountant allows. With noise multiplier z for all
 // releases together, a share f of rho = 1/(2 z^2) pays for m selections with epsilon 2/z sqrt(f/m)
 // each, which cost epsilon^2/8.
@@ -194,15 +200,15 @@ func (g *describing) gaussianNoise(b privacy.Budget, accountant privacy.Accounta
 
 // laplaceNoise divides epsilon among the releases. Every part is a multiple of epsilon's last binary
 // digit, and their sum is slightly below epsilon (describe.md).
-func (g *describing) laplaceNoise(b privacy.Budget, _ privacy.Accountant, split map[string]float64) (privacy.Event, error) {
-	digit := math.Nextafter(b.Epsilon, math.Inf(1)) - b.Epsilon
-	part := func(share float64) float64 { return math.Floor(share*(1-0x1p-40)*b.Epsilon/digit) * digit }
+func (g *describing) laplaceNoise(epsilon float64, split map[string]float64) privacy.Event {
+	digit := math.Nextafter(epsilon, math.Inf(1)) - epsilon
+	part := func(share float64) float64 { return math.Floor(share*(1-0x1p-40)*epsilon/digit) * digit }
 	g.quartiles = mech.RankQuantiles{Epsilon: part(split[quartilesRelease] / float64(g.selections())), Percents: percents}
 	if split[distancesRelease] > 0 {
 		g.distances = mech.Laplace{Epsilon: part(split[distancesRelease])}
 	}
 	g.averages = mech.Laplace{Epsilon: part(split[averagesRelease])}
-	return privacy.Pure{Epsilon: b.Epsilon}, nil
+	return privacy.Pure{Epsilon: epsilon}
 }
 
 // selections returns the number of quartiles to be selected. It is 1 rather than 0 without columns

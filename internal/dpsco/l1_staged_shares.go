@@ -104,53 +104,109 @@ const (
 // newStagedShares divides epsilon among the stages; the last fit gets the remainder. unscaled is the number of columns
 // whose scales, and columns that of columns whose positions are looked for.
 func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, columns int) stagedShares {
-	median := tau == .5
-	digit, left := math.Nextafter(epsilon, math.Inf(1))-epsilon, epsilon
-	part := func(share float64) float64 { return math.Floor(share*left/digit) * digit }
-	noise := func(columns int) float64 { // on a count, as a share of the rows, had a histogram all that is left
-		return countStdDev(mech.Laplace{Epsilon: left}, columns, 1) / float64(s.N)
-	}
+	a := allotment{shape: s, epsilon: epsilon, left: epsilon, tau: tau, constant: constant}
 	var p stagedShares
-	if whole := noise(unscaled); unscaled > 0 && whole <= maxForScales*maxScaleNoise {
-		p.scales = part(max(numeric.ClampBetween(whole/scaleNoise, fewForScales, forRareScales), whole/maxScaleNoise))
-		left -= p.scales // all other shares are shares of the rest
-	}
-	p.moments, p.rough, p.width = [2]float64{part(.06), part(.12)}, part(.22), part(.06)
-	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
-		p.reach = part(.03 / float64(s.Columns()))
-	}
-	if whole := noise(columns); columns > 0 && whole <= maxForPositions*maxPositionNoise {
-		p.position, p.detail = part(min(maxForPositions, whole/positionNoise)), part(forDetails)
-	}
-	weighted := constant && !s.Intercept // a column represents the constant
-	p.quantileShift = part(.06)
-	level := attainableLevel(tau, p.quantileShift, s.N, weighted)
-	if median || !constant || s.GroupCount == 0 && level == 0 {
-		p.quantileShift = 0
-	}
+	p.scales = a.forScales(unscaled)
+	a.left -= p.scales // all other shares are shares of the rest
+	p.position, p.detail = a.forPositions(columns)
+	p.reach = a.forReach()
+	p.moments, p.rough, p.width = [2]float64{a.part(.06), a.part(.12)}, a.part(.22), a.part(.06)
+	var level float64
+	p.quantileShift, level = a.forQuantileShift()
 	if s.GroupCount > 0 {
-		p.sizes = part(groupShare)
-		p.rough, p.spread, p.groupFit, p.width = part(.1), part(.02), part(.12), part(.05)
-		if !median {
-			p.units = part(.05)
-			p.quantileShift = min(p.quantileShift, p.units) // 0 without an intercept
-		}
+		a.giveGroups(&p)
+	} else {
+		a.giveOneFit(&p, level)
 	}
-	if p.quantileShift > 0 && s.GroupCount == 0 {
-		p.typicalResidual = part(.02)
-	}
-	if s.GroupCount == 0 && longShare(s, forLength*left) <= maxLong {
-		p.length = part(forLength)
-	}
-	if p.typicalResidual > 0 && level == tau && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= enoughForRefinement {
-		p.rough = part(.18)
-		p.refinement.width, p.refinement.fit, p.refinement.shift = part(.02), part(.15), part(.05)
-	}
-	p.last = left - p.position - p.detail - float64(s.Columns())*p.reach
+	p.last = a.left - p.position - p.detail - float64(s.Columns())*p.reach
 	for _, share := range p.afterReach() {
 		p.last -= share
 	}
 	return p
+}
+
+// allotment is what the stages of a fit of a quantile have shares of.
+type allotment struct {
+	shape    Shape
+	epsilon  float64 // of all stages
+	left     float64 // what the stage scales has left of it
+	tau      float64
+	constant bool // there is an intercept, or a column that represents it
+}
+
+// part is a share of what is left, rounded down to a multiple of epsilon's last binary digit.
+func (a allotment) part(share float64) float64 {
+	digit := math.Nextafter(a.epsilon, math.Inf(1)) - a.epsilon
+	return math.Floor(share*a.left/digit) * digit
+}
+
+// countNoise is the standard deviation of the noise on a count, as a share of the rows, had a histogram of so many
+// columns all that is left.
+func (a allotment) countNoise(columns int) float64 {
+	return countStdDev(mech.Laplace{Epsilon: a.left}, columns, 1) / float64(a.shape.N)
+}
+
+// forScales is the share of the stage scales, 0 where no column or too few rows need it.
+func (a allotment) forScales(unscaled int) float64 {
+	whole := a.countNoise(unscaled)
+	if unscaled == 0 || !(whole <= maxForScales*maxScaleNoise) {
+		return 0
+	}
+	return a.part(max(numeric.ClampBetween(whole/scaleNoise, fewForScales, forRareScales), whole/maxScaleNoise))
+}
+
+// forPositions are the shares of the stages position and detail, both 0 where no column or too few rows need them.
+func (a allotment) forPositions(columns int) (position, detail float64) {
+	whole := a.countNoise(columns)
+	if columns == 0 || !(whole <= maxForPositions*maxPositionNoise) {
+		return 0, 0
+	}
+	return a.part(min(maxForPositions, whole/positionNoise)), a.part(forDetails)
+}
+
+// forReach is the share of the stage reach for each feature, 0 where there are too few rows.
+func (a allotment) forReach() float64 {
+	if stagedInformation(a.shape, a.epsilon) < enoughForReach || a.shape.Columns() == 0 {
+		return 0
+	}
+	return a.part(.03 / float64(a.shape.Columns()))
+}
+
+// forQuantileShift is the share of the stage quantileShift, and the level that one of a fit that is not by groups looks
+// for. It is 0 for the median, without a constant, and where there are too few rows, unless the fit is by groups.
+func (a allotment) forQuantileShift() (share, level float64) {
+	weighted := a.constant && !a.shape.Intercept // a column represents the constant
+	share = a.part(.06)
+	level = attainableLevel(a.tau, share, a.shape.N, weighted)
+	if a.tau == .5 || !a.constant || a.shape.GroupCount == 0 && level == 0 {
+		share = 0
+	}
+	return share, level
+}
+
+// giveGroups sets the shares of stages that only fits by groups have, and smaller ones of others.
+func (a allotment) giveGroups(p *stagedShares) {
+	p.sizes = a.part(groupShare)
+	p.rough, p.spread, p.groupFit, p.width = a.part(.1), a.part(.02), a.part(.12), a.part(.05)
+	if a.tau != .5 {
+		p.units = a.part(.05)
+		p.quantileShift = min(p.quantileShift, p.units) // 0 without an intercept
+	}
+}
+
+// giveOneFit sets the shares of stages that fits by groups do not have. level is what the stage quantileShift looks for.
+func (a allotment) giveOneFit(p *stagedShares, level float64) {
+	if longShare(a.shape, forLength*a.left) <= maxLong {
+		p.length = a.part(forLength)
+	}
+	if p.quantileShift == 0 {
+		return
+	}
+	p.typicalResidual = a.part(.02)
+	if level == a.tau && stagedInformation(a.shape, a.epsilon)*2*min(a.tau, 1-a.tau)*math.Abs(2*a.tau-1) >= enoughForRefinement {
+		p.rough = a.part(.18)
+		p.refinement.width, p.refinement.fit, p.refinement.shift = a.part(.02), a.part(.15), a.part(.05)
+	}
 }
 
 // commonlyLong is how many times as long as a typical row the long ones of features that are not skewed may be. Little

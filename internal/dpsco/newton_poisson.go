@@ -124,7 +124,7 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	if !s.intercept {
 		return c.beginAtLevel(s)
 	}
-	rate, cut := c.rates(s)
+	rate, clippedRate := c.rates(s)
 	w = s.linearSlopes()
 	steepest := 1e-9
 	for _, v := range s.slopes(w) {
@@ -132,7 +132,7 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	}
 	long := math.Sqrt(s.shortened) // rows are longer than the moments show by that factor
 	steepest *= long
-	factor := math.Log1p(steepest/max(cut, s.noise())) / steepest
+	factor := math.Log1p(steepest/max(clippedRate, s.noise())) / steepest
 	spread := long * floats.Norm(s.slopes(linalg.SolveTriangular(s.q, w)), 2)
 	if spread > 0 {
 		factor = min(factor, farthestStart/spread)
@@ -180,59 +180,91 @@ func (c poissonCurve) beginAtLevel(s *newtonStart) (w []float64, curvature float
 	return w, c.unit * math.Exp(logMean(times))
 }
 
-// rates returns the rate of counts and the rate of counts as clipped in the first pass. The histogram of
-// targets gives both, in any unit and with less noise than moments. Moments give the rate where zeros are
-// the only visible bin. With weights, which the histogram does not have, moments bound it, and give it beside
-// offsets, where they do not tell weights from exposures; the histogram then corrects for clipping alone.
-// Where the noise of moments is more than a unit, a count is taken to be one unit, or less if the number of
-// zeros shows it. Moments are means over all rows, and the histogram describes usable rows alone.
-func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
-	least := 3 * c.unit / s.rows
-	constant, shortened, sum := s.moments.At(0, 0), s.shortened, s.gradient.AtVec(0)
-	if constant <= minConstant { // raised: it is no measure of the length of rows that were shortened further
-		shortened = min(shortened, 1/constant)
-	}
-	doubt := s.noiseFloor / math.Sqrt(float64(s.moments.SymmetricDim())) // noise of a moment
-	if s.deviation <= c.unit {
-		constant = max(constant, min(doubt, 1))
-		cut = max(sum/constant, s.noise(), least)
-	} else {
-		if constant < 3*doubt {
-			constant, shortened = 1, 1
-		}
-		if cut = c.unit * s.usable / (constant * shortened); sum > s.noise() {
-			cut = max(cut, sum/constant)
-		}
-	}
-	exposure := constant * shortened / s.usable // times the mean weight
+// rates returns the rate of counts and the rate of counts as clipped in the first pass. The histogram of targets gives
+// both, in any unit and with less noise than moments. Moments give the rate where no bin, or that of zeros alone, is
+// visible. Moments are means over all rows, and the histogram describes usable rows alone.
+func (c poissonCurve) rates(s *newtonStart) (rate, clippedRate float64) {
+	m := c.rateByMoments(s)
 	switch {
 	case c.seen == nil:
-		return cut, cut
+		return m.rate, m.rate
 	case c.seen.Top() == 0:
-		if zeros := c.seen.Deviation() / s.rows / s.usable; zeros < s.deviation && !s.weighted {
-			cut = min(cut, max(-math.Log(min(c.seen.Counted()/s.usable, 1-zeros))*c.unit/exposure, least))
-		}
-		return cut, cut
+		rate = c.rateByZeros(s, m)
+		return rate, rate
 	}
-	mean, first := c.seen.Excess(0), c.firstCut()*math.Sqrt(exposure)
+	return c.rateByHistogram(s, m)
+}
+
+// leastRate is the least rate that few counts show: three of one unit among all rows.
+func (c poissonCurve) leastRate(s *newtonStart) float64 { return 3 * c.unit / s.rows }
+
+// momentRate is the rate that moments of the first pass give, of counts as clipped in it, with the means over all rows
+// that it comes from.
+type momentRate struct {
+	rate     float64
+	sum      float64 // mean of clipped counts
+	constant float64 // mean exposure of shortened rows, times the mean weight: the second moment of the constant
+	doubt    float64 // standard deviation of the noise of that moment
+	exposure float64 // mean exposure of usable rows, times the mean weight
+}
+
+// rateByMoments is the mean of counts over that of exposures. Where the noise of moments is more than a unit, a count is
+// taken to be one unit, unless the mean of counts stands out and is more.
+func (c poissonCurve) rateByMoments(s *newtonStart) momentRate {
+	m := momentRate{sum: s.gradient.AtVec(0), constant: s.moments.At(0, 0), doubt: s.noiseFloor / math.Sqrt(float64(s.moments.SymmetricDim()))}
+	shortened := s.shortened
+	if m.constant <= minConstant { // raised: it is no measure of the length of rows that were shortened further
+		shortened = min(shortened, 1/m.constant)
+	}
+	if s.deviation <= c.unit {
+		m.constant = max(m.constant, min(m.doubt, 1))
+		m.rate = max(m.sum/m.constant, s.noise(), c.leastRate(s))
+	} else {
+		if m.constant < 3*m.doubt {
+			m.constant, shortened = 1, 1
+		}
+		if m.rate = c.unit * s.usable / (m.constant * shortened); m.sum > s.noise() {
+			m.rate = max(m.rate, m.sum/m.constant)
+		}
+	}
+	m.exposure = m.constant * shortened / s.usable
+	return m
+}
+
+// rateByZeros is the rate where zeros are the only visible bin: that of moments, or less if the number of zeros shows it.
+// With weights, which the histogram does not have, it shows nothing.
+func (c poissonCurve) rateByZeros(s *newtonStart, m momentRate) float64 {
+	zeros := c.seen.Deviation() / s.rows / s.usable
+	if s.weighted || !(zeros < s.deviation) {
+		return m.rate
+	}
+	return min(m.rate, max(-math.Log(min(c.seen.Counted()/s.usable, 1-zeros))*c.unit/m.exposure, c.leastRate(s)))
+}
+
+// rateByHistogram is the mean of the histogram of targets over the mean exposure. With weights, which the histogram does
+// not have, moments bound it, and give it beside offsets, where they do not tell weights from exposures; the histogram
+// then corrects for clipping alone.
+func (c poissonCurve) rateByHistogram(s *newtonStart, m momentRate) (rate, clippedRate float64) {
+	mean, first := c.seen.Excess(0), c.firstCut()*math.Sqrt(m.exposure)
 	switch {
 	case s.weighted && s.offset:
 		first = c.firstCut()
 	case s.weighted:
-		first = c.firstCut() / math.Sqrt(exposure)
+		first = c.firstCut() / math.Sqrt(m.exposure)
 	}
 	kept := c.seen.Mean(func(y float64) float64 { return min(y, first) })
+	clippedRate = m.rate
 	switch {
 	case !s.weighted:
-		cut = max(kept/exposure, least)
-	case !s.offset || sum < s.noise() || constant < 3*doubt:
-		lowest, highest := (sum-s.noise())/(constant+3*doubt), math.Inf(1)
-		if constant > 3*doubt {
-			highest = (sum + s.noise()) / (constant - 3*doubt)
+		clippedRate = max(kept/m.exposure, c.leastRate(s))
+	case !s.offset || m.sum < s.noise() || m.constant < 3*m.doubt:
+		lowest, highest := (m.sum-s.noise())/(m.constant+3*m.doubt), math.Inf(1)
+		if m.constant > 3*m.doubt {
+			highest = (m.sum + s.noise()) / (m.constant - 3*m.doubt)
 		}
-		cut = max(numeric.ClampBetween(kept, lowest, highest), least)
+		clippedRate = max(numeric.ClampBetween(kept, lowest, highest), c.leastRate(s))
 	}
-	return cut * mean / kept, cut
+	return clippedRate * mean / kept, clippedRate
 }
 
 // noise is the largest mean of targets that noise alone explains: three deviations.

@@ -22,7 +22,9 @@ type RangeMean struct {
 	Ratio float64 // noise multiplier of the histogram over that of the mean
 }
 
-// at implements Aggregator.
+// at implements Aggregator: the histogram has Ratio times the noise multiplier z of the mean.
+//
+// Errors: ErrInfeasible, for so many points, coordinates or bins, or so much noise, as the mechanisms cannot do with.
 func (a RangeMean) at(points, d int, z float64) (*aggregation, error) {
 	finder, noise := mech.Gaussian{NoiseMultiplier: a.Ratio * z}, mech.Gaussian{NoiseMultiplier: z}
 	contract := mech.Contract{Norm: mech.L2, Bound: math.Sqrt(float64(d)), N: points, D: d}

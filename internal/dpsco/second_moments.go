@@ -21,6 +21,9 @@ import (
 //
 // Privacy: the event of the plan, two Gaussian releases of bounded second moments (proof:
 // second_moments.md).
+//
+// Source: the release is that of Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1. Differs: longer rows are shortened
+// to a bound, and noise has twice the variance on the diagonal.
 type SecondMoments struct {
 	Columns int // number of columns that rows are made from, the target included; 0: one for each coefficient
 }

@@ -17,6 +17,8 @@ import (
 // w = P u; its Psi is a function of w.
 //
 // Privacy: the second moments and the descent compose, P is post-processing (proof: whiten.md).
+//
+// Source: that of Descent, for the descent.
 type Whitened struct {
 	Descent Descent
 	Bound   float64 // largest length of a row in the moments; longer ones are shortened there alone

@@ -440,7 +440,7 @@ var mutants = []mutant{
 	{"staged: sizes with half of the noise", "internal/dpsco/l1_staged_fit.go",
 		"mech.Laplace{Epsilon: justBelow(f.shares.scales)}, src", "mech.Laplace{Epsilon: 2 * justBelow(f.shares.scales)}, src", []tests{{"./internal/dpsco", "TestMediansThatFindScalesReplay"}}},
 	{"staged: what sizes cost is left to the last fit as well", "internal/dpsco/l1_staged_shares.go",
-		"p.last = left - p.position", "p.last = epsilon - p.position", []tests{{"./internal/dpsco", "TestStagedSharesAddUp"}}},
+		"p.last = a.left - p.position", "p.last = epsilon - p.position", []tests{{"./internal/dpsco", "TestStagedSharesAddUp"}}},
 	{"standardised: a column is moved to where its first row is", "internal/dpsco/standardise.go",
 		"moved = placement(x, a.Centres.Columns, h.position, h.detail, src)", "moved = placement(x, a.Centres.Columns, h.position, h.detail, src)\n\t\tif moved != nil {\n\t\t\tmoved.CentreX[0] = x.X[0][0]\n\t\t}", []tests{{"./internal/dpsco", "TestStandardisedFitsReplay"}}},
 	{"standardised: columns that are mostly 0 are moved", "internal/dpsco/standardise.go",

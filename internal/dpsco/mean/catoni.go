@@ -20,6 +20,9 @@ import (
 type Catoni struct{ Scale, Beta float64 }
 
 // At implements Method.
+//
+// Errors: mech.ErrParams, for a Beta out of range; a Scale, n or d that mech.Contract refuses, or a z
+// that mech.Gaussian does.
 func (m Catoni) At(z float64, n, d int) (Estimator, error) {
 	if !(m.Beta >= minBeta && m.Beta <= maxBeta || math.IsInf(m.Beta, 1)) {
 		return nil, fmt.Errorf("%w: Beta = %v; it must be in [%v, %v] or infinite", mech.ErrParams, m.Beta, minBeta, maxBeta)

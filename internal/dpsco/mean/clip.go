@@ -17,6 +17,9 @@ import (
 type Clip struct{ Norm float64 }
 
 // At implements Method.
+//
+// Errors: mech.ErrParams, for a Norm, n or d that mech.Contract refuses, or a z that mech.Gaussian
+// does.
 func (m Clip) At(z float64, n, d int) (Estimator, error) {
 	g, err := newGaussianNoise(z, mech.Contract{Norm: mech.L2, Bound: m.Norm, N: n, D: d})
 	if err != nil {

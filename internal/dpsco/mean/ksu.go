@@ -29,6 +29,9 @@ type KSU struct {
 }
 
 // At implements Method.
+//
+// Errors: mech.ErrParams, for a Radius, Range, n or d that mech.Contract or mech.CheckHistogram
+// refuses, or a z that mech.Gaussian does.
 func (m KSU) At(z float64, n, d int) (Estimator, error) {
 	norm := mech.L2
 	if m.Axis {

@@ -22,6 +22,9 @@ type MedianOfMeans struct {
 }
 
 // At implements Method.
+//
+// Errors: mech.ErrParams, for Blocks that are even, or more than n; a Range or d that mech.Contract
+// refuses, or a z that mech.Gaussian does.
 func (m MedianOfMeans) At(z float64, n, d int) (Estimator, error) {
 	if m.Blocks < 1 || m.Blocks%2 == 0 || m.Blocks > n {
 		return nil, fmt.Errorf("%w: blocks is %d; it must be odd, and at most the %d rows", mech.ErrParams, m.Blocks, n)

@@ -36,6 +36,9 @@ const smoothnessRatio = 0.15
 const maxEndpoint = 0x1p400
 
 // At implements Method.
+//
+// Errors: mech.ErrParams, for ends that are no interval, or too far away; a Trim that is not positive
+// and below half of n; a d below 1; a z that mech.Smooth refuses.
 func (m TrimmedMean) At(z float64, n, d int) (Estimator, error) {
 	switch {
 	case !(-maxEndpoint <= m.Low && m.Low < m.High && m.High <= maxEndpoint && m.High-m.Low >= 1/maxEndpoint):
