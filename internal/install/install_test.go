@@ -520,7 +520,7 @@ func TestOnlyTheOwnerCallsDblink(t *testing.T) {
 	if got := query[string](t, c, db, check); got != "as it should be" {
 		t.Error(got)
 	}
-	c.Exec(t, db, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dp_dblink TO PUBLIC") // as where they are a provider's
+	c.Exec(t, db, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dp_dblink TO PUBLIC; REVOKE EXECUTE ON FUNCTION dp_dblink.dblink_connect_u(text), dp_dblink.dblink_connect_u(text, text) FROM PUBLIC") // as where they are a provider's
 	if err := connections(); err != nil {
 		t.Error(err)
 	}
