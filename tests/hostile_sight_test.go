@@ -217,7 +217,7 @@ func TestAnErrorWhileRowsAreCountedSaysNothing(t *testing.T) {
 // of all persons. Where it has some, the check says who reads them.
 func TestStatementsOfTheSidecarAreNotCounted(t *testing.T) {
 	t.Parallel()
-	s, err := dev.Start(context.Background(), dev.Options{Settings: map[string]string{"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all"}})
+	s, err := dev.Start(context.Background(), dev.Options{Settings: map[string]string{"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all", "track_functions": "all"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,14 +230,22 @@ func TestStatementsOfTheSidecarAreNotCounted(t *testing.T) {
 		}
 		return ok, detail
 	}
+	w.exec(w.super, `CREATE TABLE public.others AS SELECT i FROM generate_series(1, 100) i; CREATE FUNCTION public.same(x float8) RETURNS float8 LANGUAGE plpgsql AS 'BEGIN RETURN x; END'; CREATE VIEW public.calling AS SELECT same(i::float8) AS amount, i::float8 AS age FROM public.others; GRANT SELECT ON public.calling TO dp_sidecar`)
+	w.exec(w.steward, `SELECT dp_register('calling', 'public.calling', 'amount', '{age}', 10, options => '{"total": true, "new_population": "a test"}')`)
+	w.exec(w.steward, `SELECT dp_grant('calling', $1)`, w.person)
 	counted := func(eps float64) int {
 		stop := w.serve()
 		w.mustRegress(w.analyst, ask, w.dataset, eps)
+		w.mustRegress(w.analyst, ask, "calling", eps)
 		stop()
 		return one[int](w, w.analyst, `SELECT count(*) FROM pg_stat_statements WHERE userid = 'dp_sidecar'::regrole`)
 	}
 	if n := counted(1); n != 0 {
 		t.Errorf("%d statements of dp_sidecar are counted", n)
+	}
+	const calls = `SELECT coalesce(max(calls), 0) FROM pg_stat_user_functions WHERE funcname = 'same'`
+	if n := one[int](w, w.analyst, calls); n != 0 {
+		t.Errorf("%d calls of a view's function are counted", n)
 	}
 	if n := one[int](w, w.analyst, `SELECT count(*) FROM pg_stat_statements WHERE userid = 'dp_owner'::regrole AND rows = 1000`); n != 0 {
 		t.Errorf("%d statements of dp_owner have returned as many rows as there are", n)
@@ -246,9 +254,9 @@ func TestStatementsOfTheSidecarAreNotCounted(t *testing.T) {
 		t.Error(detail)
 	}
 	// As where no superuser has installed.
-	w.exec(w.super, `ALTER ROLE dp_sidecar RESET pg_stat_statements.track`)
-	if n := counted(2); n == 0 {
-		t.Error("no statements of dp_sidecar are counted where its role has no such setting")
+	w.exec(w.super, `ALTER ROLE dp_sidecar RESET pg_stat_statements.track; ALTER ROLE dp_sidecar RESET track_functions`)
+	if n := counted(2); n == 0 || one[int](w, w.analyst, calls) == 0 {
+		t.Errorf("%d statements and %d calls of dp_sidecar are counted where its role has no such settings", n, one[int](w, w.analyst, calls))
 	}
 	if ok, detail := check(); ok || !strings.HasPrefix(detail, "every analyst may read") {
 		t.Error(detail)

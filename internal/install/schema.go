@@ -85,30 +85,32 @@ func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	return version, replaceCode(ctx, admin)
 }
 
-// grantDblink lets dp_owner execute the functions of dblink that everybody could before the administrator's
-// script.
-const grantDblink = `
+// dblinkFunctions starts a loop over the functions of dblink that the administrator's script lets the installer grant.
+const dblinkFunctions = `
 DO $$
 DECLARE
   f regprocedure;
 BEGIN
-  FOR f IN SELECT oid FROM pg_catalog.pg_proc p WHERE p.pronamespace = to_regnamespace('dp_dblink') AND p.proname <> 'dblink_connect_u' AND NOT has_function_privilege('dp_owner', p.oid, 'EXECUTE') LOOP
-    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO dp_owner', f);
-  END LOOP;
-EXCEPTION WHEN insufficient_privilege THEN
-  RAISE NOTICE 'dp_owner may not call dblink: %', SQLERRM;
-END $$`
+  FOR f IN SELECT oid FROM pg_catalog.pg_proc p WHERE p.pronamespace = to_regnamespace('dp_dblink') AND p.proname <> 'dblink_connect_u' AND has_function_privilege(p.oid, 'EXECUTE WITH GRANT OPTION') LOOP
+    EXECUTE format('`
+
+// Only dp_owner may execute the functions of dblink, where the administrator's script could take them from everybody.
+const (
+	grantDblink  = dblinkFunctions + `GRANT EXECUTE ON FUNCTION %s TO dp_owner', f); END LOOP; END $$`
+	revokeDblink = dblinkFunctions + `REVOKE EXECUTE ON FUNCTION %s FROM dp_owner', f); END LOOP; END $$`
+)
 
 // sidecarSettings are settings of the role dp_sidecar, with Citus on all nodes, where its sessions are the
 // coordinator's and no setting of the sidecar's own arrives. The planner runs no function of a constraint.
 // pg_stat_statements, where it is loaded, counts nothing: it shows to everybody how many rows a statement
-// returned, which may be private. Only a superuser may set that; dp_check_install tells where it is missing.
+// returned, which may be private, as pg_stat_user_functions shows how often a view has called a function. Only a
+// superuser may set these; dp_check_install tells where the former is missing.
 const sidecarSettings = `
 DO $$
 DECLARE
   setting text;
 BEGIN
-  FOREACH setting IN ARRAY '{constraint_exclusion=off,pg_stat_statements.track=none}'::text[] LOOP
+  FOREACH setting IN ARRAY '{constraint_exclusion=off,pg_stat_statements.track=none,track_functions=none}'::text[] LOOP
     BEGIN
       IF NOT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s WHERE s.setrole = 'dp_sidecar'::regrole AND s.setdatabase = 0 AND setting = ANY (s.setconfig)) THEN
         EXECUTE format('ALTER ROLE dp_sidecar SET %I = %L', split_part(setting, '=', 1), split_part(setting, '=', 2));
@@ -226,7 +228,7 @@ func down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	}
 	last := version == firstVersion()
 	if last {
-		if err := execute(ctx, admin, dropLoopback); err != nil {
+		if err := execute(ctx, admin, dropLoopback+`;`+revokeDblink); err != nil {
 			return version, err
 		}
 	}

@@ -19,9 +19,6 @@ DECLARE
 BEGIN
   FOR f IN SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = 'dp_dblink'::regnamespace AND proname <> 'dblink_connect_u' LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s WITH GRANT OPTION', f, $installer${{installer}}$installer$);
-    IF to_regrole('dp_owner') IS NOT NULL THEN
-      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO dp_owner', f);
-    END IF;
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
   END LOOP;
 EXCEPTION WHEN insufficient_privilege THEN

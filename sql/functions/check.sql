@@ -107,7 +107,7 @@ BEGIN
     WHEN NOT ok THEN
       detail || ' may call dblink: let a superuser run dpsidecar install, which takes EXECUTE on it from everybody, or take away the role that has USAGE on schema dp_dblink, such as pg_read_all_data. Until then no session of theirs keeps a loopback connection'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = to_regnamespace('dp_dblink') AND p.proname <> 'dblink_connect_u' AND has_function_privilege('public', p.oid, 'EXECUTE')) THEN
-      'as it should be; everybody may execute its functions who has USAGE on schema dp_dblink, as pg_read_all_data has: let their owner run the administrator''s script again (dpsidecar install --print-sql)'
+      'as it should be; everybody may execute its functions who has USAGE on schema dp_dblink, as pg_read_all_data has: let their owner run the administrator''s script (dpsidecar install --print-sql), and then run dpsidecar install'
     ELSE 'as it should be' END;
   RETURN NEXT;
 
