@@ -1456,7 +1456,7 @@ var mutants = []mutant{
 	{"everybody may execute dblink", "sql/admin/admin.sql",
 		"    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);\n", "", []tests{{"./internal/install", "TestOnlyTheOwnerCallsDblink"}}},
 	{"the installer may connect without a password", "sql/admin/admin.sql",
-		" AND proname <> 'dblink_connect_u' LOOP", " LOOP", []tests{{"./internal/install", "TestOnlyTheOwnerCallsDblink"}}},
+		" AND proname <> 'dblink_connect_u' LOOP", " LOOP", []tests{{"./internal/install", "TestInstallWithoutSuperuser"}}},
 	{"a session keeps a loopback that another role of its could call", "sql/functions/calls.sql",
 		"WHERE pg_has_role(p_role, r.oid, 'MEMBER')", "WHERE p_role = r.oid", []tests{{"./tests", "TestWhoMayBecomeACaller"}}},
 }
