@@ -221,12 +221,12 @@ func TestFewBlocksDecideWhatAllDecide(t *testing.T) {
 					s.restRho, s.rest = 0, 0
 				}
 			case 3:
-				s.pure, s.restRho, s.rest = scale*float64(rng.IntN(3)), cap*(scale/epsilon)*float64(rng.IntN(3))/2, 1 // some alike, but that one has a rest
+				s.pure, s.restRho, s.rest = scale*float64(rng.IntN(3)), cap*(scale/epsilon)*float64(rng.IntN(3)*(k/4%2))/2, 1 // some alike, but that one has a rest
 				if s.restRho == 0 {
 					s.rest = rng.IntN(2)
 				}
 			}
-			if s.rest > 0 && rng.IntN(3) == 0 {
+			if s.rest > 0 && k%4 != 3 && rng.IntN(3) == 0 {
 				s.delta = delta * rng.Float64() * []float64{.1, .1, 1.1}[k%3]
 			}
 			s.rho = s.pure * math.Tanh(s.pure/2)

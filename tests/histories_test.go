@@ -48,7 +48,7 @@ func TestHistoriesCatchMutants(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]struct{ accounting, was, is string }{
 		"no lock":  {"pure", "WHERE id = d.account FOR UPDATE", "WHERE id = d.account"},
-		"no delta": {"zcdp", "PERFORM dp_int.refuse_delta(d.name, n, e.delta);", ""},
+		"no delta": {"zcdp", "a, e), e.delta) LIMIT 1", "a, e), '-Infinity') LIMIT 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistories(t, lonelyWorld(t, 1, 0).system, m.accounting)
