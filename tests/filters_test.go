@@ -369,9 +369,9 @@ func TestFiltersAgreeWithTheModel(t *testing.T) {
 func TestTheModelCatchesMutants(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]struct{ function, was, is string }{
-		"filters are mixed":              {"admits", "t.rest = 0 AND t.epsilon <= p_epsilon", "t.rest_rho <= p_cap AND t.epsilon <= p_epsilon"},
-		"the rest is forgotten":          {"admits", "t.rest = 0 AND ", ""},
-		"the mixture has all of epsilon": {"admits", "a * t.rest_rho <= a * p_cap", "a * t.rest_rho <= p_epsilon"},
+		"filters are mixed":              {"admits_at", "t.rest = 0 AND t.epsilon <= p_epsilon", "t.rest_rho <= p_cap AND t.epsilon <= p_epsilon"},
+		"the rest is forgotten":          {"admits_at", "t.rest = 0 AND ", ""},
+		"the mixture has all of epsilon": {"admits_at", "a * t.rest_rho <= a * p_cap", "a * t.rest_rho <= p_epsilon"},
 		"refunds of the rest are lost":   {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN 0"},
 		"refunds count twice":            {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN -2"},
 		"rho of the rest is not added":   {"add_entry", "ELSE coalesce(e.rho, 0) END", "ELSE 0 END"},
