@@ -63,7 +63,7 @@ func TestADroppedRoleHasNoHeir(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := w.connect(w.system.URL(w.person))
-	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.5)`, w.dataset, w.person)
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.45)`, w.dataset, w.person)
 	w.mustRegress(third, ask, w.dataset, 0.4)
 	if n := one[int64](w, w.super, `SELECT count(*) FROM dp_int.caller_total WHERE caller = $1`, w.person); n != 2 {
 		t.Errorf("%d totals for two people of one name", n)

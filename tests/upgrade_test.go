@@ -265,3 +265,26 @@ func TestUpgradeMakesDigestsAnew(t *testing.T) {
 	w.upgrade()
 	digests("from older digests")
 }
+
+// Functions that another version returns other columns from are made anew by an upgrade from it: CREATE OR REPLACE refuses
+// them.
+func TestUpgradeReplacesFunctionsWithOtherColumns(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 1, 0)
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := install.Latest(); at > 43; {
+		if at, err = install.Down(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.exec(w.super, `CREATE FUNCTION dp_int.solve_moments(p_sums float8[], p_size int, p_noise float8, p_ridge float8, p_alike int,
+		OUT b float8[], OUT a float8[], OUT covariance float8[], OUT noise float8[], OUT why_null text) LANGUAGE sql IMMUTABLE AS 'SELECT NULL::float8[], NULL::float8[], NULL::float8[], NULL::float8[], NULL::text';
+		ALTER FUNCTION dp_int.solve_moments OWNER TO dp_owner`)
+	w.upgrade()
+	if v, err := install.Version(context.Background(), config); err != nil || v != install.Latest() {
+		t.Errorf("version %d, %v", v, err)
+	}
+}

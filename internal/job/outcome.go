@@ -124,6 +124,7 @@ func (s *Sidecar) failureAsParked(ctx context.Context, c *claim, err error) erro
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &fail):
+		s.log.Error("cannot read", "job", c.ID, "dataset", c.Dataset.Name, "reason", fail.message)
 		return parked(fail.message)
 	case errors.As(err, &pg) && nodeLost(pg):
 		return s.asParked(ctx, c, err, nodeUnreachable)

@@ -516,7 +516,7 @@ BEGIN
        WHERE g.excess > 0
        ORDER BY g.excess DESC);
   END LOOP;
-  RETURN near;
+  RETURN CASE WHEN near = '{}' THEN ARRAY[s] ELSE near END;  -- not empty but by rounding
 END $$;
 
 -- The account with the totals of the block, among the given ones or all, that proves the largest epsilon once x and p_delta are

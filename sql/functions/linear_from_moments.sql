@@ -275,7 +275,7 @@ BEGIN
   SELECT * INTO fit FROM dp_int.solve_moments(sums, cardinality(terms), sqrt(m.variance), dp_linear_from_moments.ridge,
                                               CASE WHEN d.unit IS NULL OR d.options ? 'one_block_a_person' THEN 1 ELSE cardinality(m.releases) END);
   lost := dp_int.lost_weight(m.releases);
-  PERFORM dp_int.tell_shortened(lost.shortened, lost.noise, sums[1]);
+  PERFORM dp_int.tell_shortened(lost.told, lost.told_noise, sums[1], lost.former);
   PERFORM dp_int.tell_weight(d, lost.rows, sums[1] + lost.told, sqrt(m.variance));
   PERFORM dp_int.tell_early(m.releases);
   RETURN QUERY
@@ -284,7 +284,7 @@ BEGIN
          LATERAL (SELECT dp_int.inner_product(u.weights, fit.b) + s.center, dp_int.inner_product(u.weights, fit.a) + s.center,
                          dp_int.quadratic_form(fit.covariance, u.weights), dp_int.quadratic_form(fit.noise, u.weights), dp_int.quadratic_form(fit.sampling, u.weights)
                     FROM (SELECT CASE u.i WHEN 1 THEN dp_int.center(m.likeness -> 'scales' -> terms[cardinality(terms)]) ELSE 0 END) AS s(center)) AS v(coef, middle, variance, by_noise, sampling),
-         LATERAL (SELECT dp_int.confidence_interval(v.middle, v.variance, v.sampling * dp_int.shortening_bias(lost.shortened, lost.noise, sums[1]), greatest(sums[1] - cardinality(terms), 1))) AS i(ends)
+         LATERAL (SELECT dp_int.confidence_interval(v.middle, nullif(v.variance, 0), v.sampling * dp_int.shortening_bias(lost.shortened, lost.noise, sums[1]), greatest(sums[1] - cardinality(terms), 1))) AS i(ends)
    ORDER BY u.i;
 END $$;
 COMMENT ON FUNCTION public.dp_linear_from_moments IS
@@ -300,11 +300,11 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- The weight that rows of these releases lose by being shortened, with the standard deviation of its noise, and the public
--- number of rows. Releases from before that weight was released (told is the part that was) lose at most what is missing
--- from the sum of weights, to missing values too.
-CREATE OR REPLACE FUNCTION dp_int.lost_weight(p_releases uuid[], OUT shortened float8, OUT noise float8, OUT told float8, OUT rows float8)
+-- number of rows. Releases from before that weight was released (former; told is the part of the others) lose at most what
+-- is missing from the sum of weights, to missing values and to empty records too.
+CREATE OR REPLACE FUNCTION dp_int.lost_weight(p_releases uuid[], OUT shortened float8, OUT noise float8, OUT told float8, OUT told_noise float8, OUT former boolean, OUT rows float8)
 LANGUAGE sql STABLE AS $$
-  SELECT sum(coalesce(m.lost, n.rows - m.sums[1])), sqrt(sum(coalesce(m.lost_noise, m.noise) ^ 2)), sum(coalesce(m.lost, 0)), sum(n.rows)
+  SELECT sum(coalesce(m.lost, n.rows - m.sums[1])), sqrt(sum(coalesce(m.lost_noise, m.noise) ^ 2)), sum(coalesce(m.lost, 0)), sqrt(sum(coalesce(m.lost_noise, 0) ^ 2)), bool_or(m.lost IS NULL), sum(n.rows)
     FROM dp_int.release r
     JOIN dp_int.second_moments m ON m.release = r.id,
          LATERAL (SELECT (r.parameters ->> 'rows')::float8) AS n(rows)
@@ -319,13 +319,17 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT (5 * greatest(p_shortened - p_noise, 0)) ^ 2 / greatest(p_weight, 1)
 $$;
 
--- Tells where shortening surely took a two-hundredth of the weight of rows.
-CREATE OR REPLACE FUNCTION dp_int.tell_shortened(p_shortened float8, p_noise float8, p_weight float8) RETURNS void
+-- Tells where shortening surely took a two-hundredth of the weight of rows, and where releases are from before that was known.
+CREATE OR REPLACE FUNCTION dp_int.tell_shortened(p_told float8, p_noise float8, p_weight float8, p_former boolean) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  IF p_shortened > 2 * p_noise AND p_shortened > 0.005 * p_weight THEN
-    RAISE NOTICE 'dpsidecar: about % %% of the weight of rows is lost, because they are longer than scales allow and were shortened', dp_int.rounded(100 * p_shortened / greatest(p_weight + p_shortened, 1), 1)
+  IF p_told > 2 * p_noise AND p_told > 0.005 * p_weight THEN
+    RAISE NOTICE 'dpsidecar: about % %% of the weight of rows is lost, because they are longer than scales allow and were shortened', dp_int.rounded(100 * p_told / greatest(p_weight + p_told, 1), 1)
       USING HINT = 'Coefficients lean toward those of the other rows; intervals are wider by what that may be. With larger scales, or centers where values lie, fewer rows are shortened; dp_linear_regress does not need that.';
+  END IF;
+  IF p_former THEN
+    RAISE NOTICE 'dpsidecar: some of these second moments are from before it was released how much weight rows lose by being shortened: intervals suppose that all missing weight is lost so, and are wide'
+      USING HINT = 'dp_moments with fresh => true releases them again, and is charged.';
   END IF;
 END $$;
 
