@@ -273,6 +273,26 @@ func TestFewBlocksDecideWhatAllDecide(t *testing.T) {
 	}
 }
 
+// A mixture of pure epsilon and rho is held against each limit by the order of that limit: at 98 % of what filter 3 admits it
+// is admitted, at 102 % it is not, whichever of the two limits is the lower one.
+func TestEachLimitHasItsOrder(t *testing.T) {
+	conn := database(t)
+	setUp(t, conn)
+	script(t, conn, "by all", byAll)
+	for _, part := range []float64{0.1, 0.5, 0.9} {
+		for _, at := range []float64{0.98, 1.02} {
+			id := query[int64](t, conn, `INSERT INTO dp_int.account (accounting, epsilon, delta, cap, block_width, block_origin) VALUES ('zcdp', 4, 1e-6, dp_int.cap('zcdp', NULL, 4, 1e-6), '1 day', '2026-01-01') RETURNING id`)[0]
+			query[int64](t, conn, `INSERT INTO dp_int.account_block
+				SELECT a.id, 0, 10, o * d.cap * (1 - $2::float8::numeric) * $3::float8::numeric, 1, d.cap * $2::float8::numeric * $3::float8::numeric, 0
+				  FROM dp_int.account a, pg_temp.lower_limit(a) AS d, dp_int.order_of_limit('zcdp', d.epsilon, a.delta) AS o WHERE a.id = $1 RETURNING block`, id, part, at)
+			refused := query[bool](t, conn, `SELECT EXISTS (SELECT FROM dp_int.account a, pg_temp.lower_limit(a) AS d, dp_int.refusing(a, d, '[0,1)', ROW(0, 0, 0, 0)::dp_int.tally, 0) WHERE a.id = $1)`, id)[0]
+			if refused != (at > 1) {
+				t.Errorf("%v of the rho, at %v of the limit: refused is %v", part, at, refused)
+			}
+		}
+	}
+}
+
 // A data set whose 450 blocks all differ, none of which exceeds another, answers at once.
 func TestManyDifferentBlocksAreQuick(t *testing.T) {
 	conn := database(t)

@@ -1188,7 +1188,7 @@ var mutants = []mutant{
 	{"blocks: the data set's own limit is not asked", "sql/functions/blocks.sql",
 		"          AND dp_int.admits_at(a.accounting, d.epsilon, a.delta, d.cap, v.t, order_d)\n", "", []tests{{"./sql", "TestFewBlocksDecide"}}},
 	{"blocks: the order is that of another limit", "sql/functions/blocks.sql",
-		"d.cap, v.t, order_d)", "d.cap, v.t, order_a)", []tests{{"./sql", "TestFewBlocksDecide"}}},
+		"d.cap, v.t, order_d)", "d.cap, v.t, order_a)", []tests{{"./sql", "TestEachLimitHasItsOrder"}}},
 	{"blocks: what is proven leaves out sums that exceed by little", "sql/functions/blocks.sql",
 		"low := best - 1e-9 * (best + most) - 1e-20;", "low := best * 1.01;", []tests{{"./sql", "TestFewBlocksDecide"}}},
 	{"blocks: what is proven leaves out sums that have many pure epsilons", "sql/functions/blocks.sql",
