@@ -276,7 +276,9 @@ BEGIN
                                               CASE WHEN d.unit IS NULL OR d.options ? 'one_block_a_person' THEN 1 ELSE cardinality(m.releases) END);
   lost := dp_int.lost_weight(m.releases);
   PERFORM dp_int.tell_shortened(lost.told, lost.told_noise, sums[1], lost.former);
-  PERFORM dp_int.tell_weight(d, lost.rows, sums[1] + lost.told, sqrt(m.variance));
+  IF NOT lost.former THEN
+    PERFORM dp_int.tell_weight(d, lost.rows, sums[1] + lost.told, sqrt(m.variance));
+  END IF;
   PERFORM dp_int.tell_early(m.releases);
   RETURN QUERY
   SELECT terms[u.i], v.coef, sqrt(v.variance), i.ends[1], i.ends[2], sqrt(v.by_noise), fit.why_null
