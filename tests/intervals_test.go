@@ -49,22 +49,21 @@ func TestWhoSpendsIsToldThatThereWillBeNoInterval(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region,insured}', 1000, 1e-4, accounting => 'zcdp', scales => '{"amount": 500, "age": 40}', categories => '{"region": ["0", "1", "2", "3", "4", "5", "6"]}')`, name, "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
 	for _, c := range []struct {
-		model, arguments              string
-		coefficients, sources, groups int
-		options                       string
+		model, arguments      string
+		coefficients, sources int
+		options               string
 	}{
-		{"linear", `target => 'amount', features => '{age}'`, 2, 2, 0, ""},
-		{"linear", `target => 'amount', features => '{age,region}'`, 8, 3, 0, `"method": "joint_moments"`},
-		{"linear", `target => 'amount', features => '{age,insured}'`, 3, 3, 7, `"by": "region"`},
-		{"huber", `target => 'amount', features => '{age,insured}'`, 3, 3, 0, ""},
-		{"huber", `target => 'amount', features => '{age,region}'`, 8, 3, 0, ""}, // rows of few columns
-		{"logistic", `target => 'insured', features => '{age}'`, 2, 2, 0, ""},
-		{"logistic", `target => 'insured', features => '{age,region}'`, 8, 3, 0, ""},
+		{"linear", `target => 'amount', features => '{age}'`, 2, 2, ""},
+		{"linear", `target => 'amount', features => '{age,region}'`, 8, 3, `"method": "auto"`}, // rows of few columns
+		{"huber", `target => 'amount', features => '{age,insured}'`, 3, 3, ""},
+		{"huber", `target => 'amount', features => '{age,region}'`, 8, 3, ""},
+		{"logistic", `target => 'insured', features => '{age}'`, 2, 2, ""},
+		{"logistic", `target => 'insured', features => '{age,region}'`, 8, 3, ""},
 	} {
 		low, high := 0.01, 200.
 		for range 40 {
 			middle := math.Sqrt(low * high)
-			if one[float64](w, w.super, `SELECT dp_int.rows_for_intervals($1, $2, $3, $4, $5, 1e-5)`, c.model, c.coefficients, c.sources, c.groups, middle) <= 1000 {
+			if one[float64](w, w.super, `SELECT dp_int.rows_for_intervals($1, $2, $3, $4, 1e-5)`, c.model, c.coefficients, c.sources, middle) <= 1000 {
 				high = middle
 			} else {
 				low = middle
@@ -100,7 +99,7 @@ func TestWhoSpendsIsToldThatThereWillBeNoInterval(t *testing.T) {
 		}
 	}
 	// What was asked for is no lack of rows.
-	for _, options := range []string{`"method": "gd"`, `"penalty": "l2", "lambda": 0.1`, `"whitening": "off"`} {
+	for _, options := range []string{`"method": "gd"`, `"penalty": "l2", "lambda": 0.1`, `"whitening": "off"`, `"method": "joint_moments"`, `"by": "region"`} {
 		if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 0.1, 1e-5, features => '{age}', options => '{`+options+`}')`, name); strings.Contains(said["warning"], "interval") {
 			t.Errorf("%s: %v", options, said)
 		}

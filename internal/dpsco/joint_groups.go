@@ -70,13 +70,10 @@ func (a *jointParts) finish() Result {
 	return a.pooled(results, estimates, a.Pool, a.Psi)
 }
 
-// estimate returns the estimate from the rows of a group, without shrinkage, for pooling. Where the
-// meat was not released the sampling variance is that of residuals independent of the features, and
-// the step keeps the part between its cuts only as far as noise does not explain it.
+// estimate returns the estimate from the rows of a group, for pooling: its step keeps the part between its cuts only as
+// far as noise does not explain it, as without groups. The sampling variance is that of residuals independent of
+// the features; that of the meat, and the middle of the interval, have too much noise for small groups.
 func (f *jointFit) estimate() estimate {
-	if f.meat != nil {
-		return estimate{w: f.coefficients(f.correction(f.outer, nil), f.interceptMeans.outer), covariance: f.covariance(f.influences())}
-	}
 	e := estimate{w: f.coefficients(f.correction(f.kept, nil), f.interceptMeans.kept)}
 	move := linalg.Times(f.q, f.correction(f.kept, nil))
 	variance := square(f.kept.deviation) + f.residuals.ExcessSquare(0)/f.n + square(f.hDeviation)*floats.Dot(move, move)

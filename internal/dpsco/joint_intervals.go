@@ -16,12 +16,6 @@ import (
 // rows are drawn from. They allow for sampling, for all noise, and for a bound on the bias from
 // clipping at the cuts. Everything here is post-processing.
 
-// intervalsOfJointMoments is the information required for intervals, without groups. With many
-// coefficients the noise of scores is the criterion, because it also decides whether histograms show
-// rows that are far from all others; noise of second moments makes intervals wider and does not
-// reduce their coverage. dp_int.rows_for_intervals has the same bounds.
-var intervalsOfJointMoments = information{score: 0.0013, momentsAlone: lowMoments}
-
 // The assumptions about hidden rows for intervals: intervalTail in the histograms of products and
 // residuals, for the bias of cuts, and jointLengthTail in that of lengths, for second moments.
 var (
@@ -38,9 +32,6 @@ const (
 	minLengthIndex = 3
 	surelyBeyond   = 3
 )
-
-// lowInformation is the reason for withholding all intervals that follows from public facts.
-const lowInformation = "low information: too few rows for this budget and so many coefficients"
 
 // whyNoIntervals returns the reason for withholding all intervals, whether or not directions are
 // hidden; empty if there is none.
@@ -141,13 +132,8 @@ func (f *jointFit) influences() *mat.Dense {
 // are none. The intervals are centred at the fit without shrinkage.
 func (f *jointFit) errors(r *Result) {
 	why := f.whyNoIntervals()
-	switch {
-	case why == "":
+	if why == "" {
 		why = r.hide(f.p, f.shape.Intercept, f.hiddenDirections(), f.whyUncertain)
-	case why == lowInformation && f.floored > 0:
-		if hidden := hiddenFeatures(f.p, f.shape.Intercept, 1); len(hidden) == 1 {
-			why, r.Hidden = hiddenDirection, hidden // such as a year without a center: more useful to know
-		}
 	}
 	if why != "" {
 		r.withhold(why)

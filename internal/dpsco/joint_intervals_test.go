@@ -65,8 +65,7 @@ func TestIntervalsCoverTheCoefficientsOfTheLaw(t *testing.T) {
 	}
 }
 
-// Requests with many coefficients have intervals where histograms tell rows far from others, although second moments are noisy; with
-// few coefficients the same noise of these is that of few rows, and there are none. Seeds are fixed.
+// Requests with many coefficients have intervals although second moments are noisy. Seeds are fixed.
 func TestManyCoefficientsHaveIntervals(t *testing.T) {
 	a := Regression{Loss: loss.Squared{}}
 	truth := exactLeastSquares(drawLaw("gauss", 400_000, 12, 777)).w
@@ -86,9 +85,6 @@ func TestManyCoefficientsHaveIntervals(t *testing.T) {
 	t.Logf("%d of %d in %d of 8", covered, tried, given)
 	if given < 6 || float64(covered) < 0.85*float64(tried) {
 		t.Errorf("%d of %d are covered, in %d of 8", covered, tried, given)
-	}
-	if r := resultOf(t, a, drawLaw("gauss", 20_000, 5, 1), 0.3, 1); r.WhyNull != lowInformation {
-		t.Errorf("few coefficients: %q", r.WhyNull)
 	}
 }
 
@@ -272,8 +268,7 @@ func TestMissingIntervalsHaveAReason(t *testing.T) {
 		says string
 	}{
 		"a penalty":         {Regression{Penalty: catalogue.PenaltyL2, Lambda: 0.1}, gauss, 1, "penalty"},
-		"low information":   {Regression{}, gauss, 0.1, "low information"},
-		"plain descent":     {Regression{}, drawLaw("gauss", 500, 3, 1), 0.1, "for a method with standard errors"},
+		"low information":   {Regression{}, drawLaw("gauss", 500, 3, 1), 0.1, "low information"},
 		"a method":          {Regression{Method: "gd"}, gauss, 1, noErrors},
 		"an active ball":    {Regression{Radius: 0.1}, gauss, 1, "radius"},
 		"a rare flag":       {Regression{}, drawLaw("flags", 30_000, 3, 1), 0.5, ""},

@@ -65,11 +65,8 @@ func (p *problem) jointMoments() (fit, error) {
 	}
 	p.FeatureNorm, p.Whitening, p.Steps = p.featureNorm(), catalogue.WhiteningOn, 1
 	why := ""
-	switch {
-	case p.Penalty != catalogue.PenaltyNone:
+	if p.Penalty != catalogue.PenaltyNone {
 		why = "a penalty moves the coefficients on purpose"
-	case !p.enoughForIntervals():
-		why = lowInformation
 	}
 	return JointMoments{
 		Bound:              p.FeatureNorm,
@@ -83,15 +80,6 @@ func (p *problem) jointMoments() (fit, error) {
 		WhyNull:            why,
 		Pool:               p.Pool == catalogue.PoolShrink,
 	}, nil
-}
-
-// enoughForIntervals reports whether the information suffices for intervals; with groups, for one of
-// mean size.
-func (p *problem) enoughForIntervals() bool {
-	if p.GroupCount > 0 {
-		return p.momentNoiseOfAFit() <= lowMoments
-	}
-	return p.enough(intervalsOfJointMoments)
 }
 
 // fitsLoss reports whether a method supports a loss.

@@ -200,7 +200,7 @@ func (p *problem) noDefaultErrors() string {
 	if p.Penalty != catalogue.PenaltyNone {
 		return "a penalty moves the coefficients on purpose"
 	}
-	return "low information: too few rows for this budget and so many coefficients for a method with standard errors"
+	return "low information: too few rows for this budget and so many coefficients"
 }
 
 // streaming are the methods that read all rows in blocks, in any number of passes, and keep none.

@@ -48,14 +48,11 @@ $$;
 
 -- The number of rows from which the default method of a model gives intervals, as far as public facts
 -- decide; NULL where they do not. p_sources: columns that the coefficients are made of, the intercept
--- included. Each bound is a ratio of noise to rows, of second moments or of a score, in joint_recipe.go and
--- newton_recipe.go. With fewer rows least squares have no intervals, and the other two take a descent,
--- which has none (TestWhoSpendsIsToldThatThereWillBeNoInterval).
-CREATE OR REPLACE FUNCTION dp_int.rows_for_intervals(p_model text, p_coefficients int, p_sources int, p_groups int, p_eps float8, p_delta float8) RETURNS float8
+-- included. Each bound is a ratio of noise to rows, of second moments or of a score, in newton_recipe.go. With
+-- fewer rows auto takes a descent, which has no intervals (TestWhoSpendsIsToldThatThereWillBeNoInterval).
+CREATE OR REPLACE FUNCTION dp_int.rows_for_intervals(p_model text, p_coefficients int, p_sources int, p_eps float8, p_delta float8) RETURNS float8
 LANGUAGE sql STABLE AS $$
-  SELECT CASE WHEN p_model = 'linear' AND p_groups > 0 THEN p_groups * moments / 0.006
-              WHEN p_model = 'linear' THEN least(moments / 0.006, score / 0.0013)
-              WHEN p_groups > 0 THEN NULL
+  SELECT CASE WHEN p_model = 'linear' THEN least(moments / 0.03, score / 0.0045, CASE WHEN p_sources < p_coefficients THEN p_sources * score / 0.08 END)
               WHEN p_model = 'huber' THEN least(moments / 0.025, score / 0.006, CASE WHEN p_sources < p_coefficients THEN p_sources * score / 0.08 END)
               WHEN p_model = 'logistic' THEN least(moments / 0.03, greatest(score / 0.0125, moments / 0.12), CASE WHEN p_sources < p_coefficients THEN p_sources * score / 0.06 END) END
     FROM (SELECT sqrt(2 * dp_int.zcdp_rho(p_eps::numeric, p_delta::numeric * 0.9)::float8)) AS b(root),  -- a tenth of delta is kept
@@ -72,18 +69,17 @@ DECLARE
   eps CONSTANT float8 := p_body ->> 'eps';
   delta CONSTANT float8 := p_body ->> 'delta';
   sources CONSTANT int := jsonb_array_length(p_body -> 'features') + (p_body ->> 'intercept')::boolean::int;
-  needed CONSTANT float8 := dp_int.rows_for_intervals(asked, p_coefficients, sources, p_groups, eps, delta);
+  needed CONSTANT float8 := CASE WHEN p_groups = 0 THEN dp_int.rows_for_intervals(asked, p_coefficients, sources, eps, delta) END;  -- no descent fits groups
   low float8 := eps;  -- too little
   high float8 := 10;  -- enough; an eps above 10 promises little, and is not named
   middle float8;
 BEGIN
-  IF needed IS NULL OR p_rows IS NULL OR p_rows >= needed OR options ? 'penalty' OR options ? 'whitening' AND (asked <> 'linear' OR options ->> 'whitening' = 'off')
-     OR NOT coalesce(options ->> 'method', 'auto') = ANY (CASE asked WHEN 'linear' THEN '{auto,joint_moments}' ELSE '{auto}' END::text[]) THEN
+  IF needed IS NULL OR p_rows IS NULL OR p_rows >= needed OR options ? 'penalty' OR options ? 'whitening' OR options ->> 'method' <> 'auto' THEN
     RETURN NULL;
-  ELSIF dp_int.rows_for_intervals(asked, p_coefficients, sources, p_groups, high, delta) <= p_rows THEN
+  ELSIF dp_int.rows_for_intervals(asked, p_coefficients, sources, high, delta) <= p_rows THEN
     FOR i IN 1..12 LOOP
       middle := sqrt(low * high);
-      IF dp_int.rows_for_intervals(asked, p_coefficients, sources, p_groups, middle, delta) <= p_rows THEN high := middle; ELSE low := middle; END IF;
+      IF dp_int.rows_for_intervals(asked, p_coefficients, sources, middle, delta) <= p_rows THEN high := middle; ELSE low := middle; END IF;
     END LOOP;
     RETURN format('low information: no coefficient will have an interval at eps %s; that takes about %s %s, or eps %s with these, or fewer coefficients', eps, dp_int.two_digits_up(needed), p_of, dp_int.two_digits_up(high));
   END IF;
