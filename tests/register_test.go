@@ -524,6 +524,7 @@ func TestFunctionsBelowATableMustBeStated(t *testing.T) {
 	w.exec(w.super, strings.NewReplacer("{}", "public."+w.dataset, "{p}", w.person).Replace(`
 		CREATE FUNCTION {}_h(float8) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN $1; END $$; ALTER FUNCTION {}_h(float8) OWNER TO {p};
 		CREATE TYPE {}_color AS ENUM ('a'); CREATE DOMAIN {}_shade AS {}_color; CREATE TYPE {}_row AS (c {}_color);
+		CREATE DOMAIN {}_checked AS float8 CHECK (VALUE > {}_h(1)); CREATE DOMAIN {}_unchecked AS float8; CREATE TYPE {}_pair AS (c {}_checked);
 		CREATE FUNCTION {}_cast({}_color) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN RETURN 'b'; END $$;
 		CREATE CAST ({}_color AS text) WITH FUNCTION {}_cast({}_color)`))
 	for what, sql := range map[string]string{
@@ -533,16 +534,27 @@ func TestFunctionsBelowATableMustBeStated(t *testing.T) {
 		"partition":  `DROP TABLE {}_partition; CREATE TABLE {}_partition (y float8, x float8) PARTITION BY RANGE ((x + {}_f(1)))`,
 		"operator": `CREATE OPERATOR public.{@} (FUNCTION = {}_g, LEFTARG = float8, RIGHTARG = float8);
 			CREATE INDEX {}_operator_i ON {}_operator ((x OPERATOR(public.{@}) 1::float8))`,
-		"check":        `CREATE TABLE {}_check_child (CHECK ({}_h(1) > 0)) INHERITS ({}_check)`,
-		"cast":         `CREATE INDEX {}_cast_i ON {}_cast (('c'::text || 'a'::{}_color))`,
-		"cast_before":  `CREATE INDEX {}_cast_before_i ON {}_cast_before (('a'::{}_shade || 'c'::text))`,
-		"cast_where":   `CREATE INDEX {}_cast_where_i ON {}_cast_where (x) WHERE quote_literal('a'::{}_color) <> ''`,
-		"cast_column":  `CREATE STATISTICS {}_cast_column_s ON (x::int::text || quote_nullable(('a'::{}_color))) FROM {}_cast_column`,
-		"cast_check":   `ALTER TABLE {}_cast_check ADD CHECK ('c'::text || 'a'::{}_color <> 'd')`,
-		"plain":        `CREATE INDEX {}_plain_i ON {}_plain ((abs(x) + 1)) WHERE x > 1`,
-		"plain_check":  `ALTER TABLE {}_plain_check ADD CHECK (abs(x) < 1e9 AND 'c'::text || 1 <> 'd')`,
-		"plain_anyone": `ALTER TABLE {}_plain_anyone ADD CHECK ({}_f(1) > 0)`,
-		"plain_enum":   `ALTER TABLE {}_plain_enum ADD CHECK ('a'::{}_color = ANY (enum_range(NULL::{}_color)))`,
+		"check":              `CREATE TABLE {}_check_child (CHECK ({}_h(1) > 0)) INHERITS ({}_check)`,
+		"cast":               `CREATE INDEX {}_cast_i ON {}_cast (('c'::text || 'a'::{}_color))`,
+		"cast_before":        `CREATE INDEX {}_cast_before_i ON {}_cast_before (('a'::{}_shade || 'c'::text))`,
+		"cast_where":         `CREATE INDEX {}_cast_where_i ON {}_cast_where (x) WHERE quote_literal('a'::{}_color) <> ''`,
+		"cast_column":        `CREATE STATISTICS {}_cast_column_s ON (x::int::text || quote_nullable(('a'::{}_color))) FROM {}_cast_column`,
+		"cast_check":         `ALTER TABLE {}_cast_check ADD CHECK ('c'::text || 'a'::{}_color <> 'd')`,
+		"domain":             `CREATE INDEX {}_domain_i ON {}_domain ((x::{}_checked))`,
+		"domain_later":       `CREATE INDEX {}_domain_later_i ON {}_domain_later ((x::{}_unchecked))`,
+		"domain_where":       `CREATE INDEX {}_domain_where_i ON {}_domain_where (x) WHERE x::{}_checked > 1`,
+		"domain_array":       `CREATE INDEX {}_domain_array_i ON {}_domain_array ((ARRAY[x]::{}_checked[]))`,
+		"domain_row":         `CREATE INDEX {}_domain_row_i ON {}_domain_row ((ROW(x)::{}_pair))`,
+		"domain_statistics":  `CREATE STATISTICS {}_domain_statistics_s ON (x::{}_checked), y FROM {}_domain_statistics`,
+		"domain_partition":   `DROP TABLE {}_domain_partition; CREATE TABLE {}_domain_partition (y float8, x float8) PARTITION BY RANGE ((x::{}_checked))`,
+		"domain_child":       `CREATE TABLE {}_domain_child_c () INHERITS ({}_domain_child); CREATE INDEX {}_domain_child_i ON {}_domain_child_c ((x::{}_checked))`,
+		"plain_domain":       `ALTER TABLE {}_plain_domain ALTER x TYPE {}_checked; CREATE INDEX {}_plain_domain_i ON {}_plain_domain (abs(x)) WHERE x > 1`,
+		"plain_domain_check": `ALTER TABLE {}_plain_domain_check ADD CHECK (x::{}_checked < 1e9)`,
+		"plain_system":       `CREATE INDEX {}_plain_system_i ON {}_plain_system ((x::int::information_schema.cardinal_number))`,
+		"plain":              `CREATE INDEX {}_plain_i ON {}_plain ((abs(x) + 1)) WHERE x > 1`,
+		"plain_check":        `ALTER TABLE {}_plain_check ADD CHECK (abs(x) < 1e9 AND 'c'::text || 1 <> 'd')`,
+		"plain_anyone":       `ALTER TABLE {}_plain_anyone ADD CHECK ({}_f(1) > 0)`,
+		"plain_enum":         `ALTER TABLE {}_plain_enum ADD CHECK ('a'::{}_color = ANY (enum_range(NULL::{}_color)))`,
 	} {
 		w.exec(w.super, `CREATE OR REPLACE FUNCTION public.`+w.dataset+`_g(float8, float8) RETURNS float8 LANGUAGE sql IMMUTABLE AS 'SELECT $1'`)
 		name := w.dataset + "_" + what

@@ -133,6 +133,20 @@ func TestTheOwnerOfARelationRunsNothing(t *testing.T) {
 				return one[string](w, m, `SELECT coalesce(sqlstate, '') FROM dp_status($1)`, id) == "DP004"
 			})
 		},
+		"a domain in an index": func(w *world, m *pgx.Conn) {
+			w.exec(m, `CREATE DOMAIN mal.d AS float8 CHECK (mal.plan())`)
+			w.registerFor("m", "mal.t", `{}`, "mallory")
+			w.serve()
+			counted(w)
+			for _, sql := range []string{
+				`CREATE INDEX i ON mal.t ((x::mal.d)); DROP STATISTICS IF EXISTS mal.s`,
+				`CREATE STATISTICS mal.s ON (x::mal.d), y FROM mal.t; DROP INDEX mal.i`,
+			} {
+				w.exec(m, sql)
+				_, err := regress(m, ask, "m", 0.5)
+				w.wantError(err, "DP004", "calls the constraints of type mal.d")
+			}
+		},
 		"registration, explaining": func(w *world, m *pgx.Conn) { // both count
 			w.registerFor("m", "mal.t", `{}`, "mallory")
 			w.exec(m, `BEGIN`)

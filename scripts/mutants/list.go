@@ -1443,6 +1443,8 @@ var mutants = []mutant{
 		"bool_or(l.lanname = 'sql' AND p.prosqlbody IS NULL)", "false", []tests{{"./tests", "TestFunctionsBelowATable"}, {"./tests", "TestAFunctionsPeopleAreKnown"}}},
 	{"the planner's casts in indexes are no calls", "sql/functions/relations.sql",
 		"i.indexrelid, concat(i.indexprs, i.indpred)", "i.indexrelid, ''", []tests{{"./tests", "TestFunctionsBelowATable"}}},
+	{"domains in indexes, statistics and partition keys check nothing", "sql/functions/relations.sql",
+		"y.typtype = 'd' AND y.oid >= 16384", "false", []tests{{"./tests", "TestFunctionsBelowATable"}, {"./tests", "TestTheOwnerOfARelationRunsNothing/a_domain_in_an_index"}}},
 	{"the sidecar's statements are counted", "internal/install/schema.go",
 		"pg_stat_statements.track=none,", "", []tests{{"./tests", "TestStatementsOfTheSidecarAreNotCounted"}}},
 	{"calls of functions by the sidecar are counted", "internal/install/schema.go",

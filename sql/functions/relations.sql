@@ -257,7 +257,14 @@ BEGIN
         FROM stored s
         JOIN pg_catalog.pg_inherits i ON i.inhparent = s.oid
         JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace)
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace),
+    trees(class, id, tree) AS (
+      SELECT o.* FROM stored s
+        JOIN LATERAL (SELECT 'pg_catalog.pg_class'::regclass, i.indexrelid, concat(i.indexprs, i.indpred) FROM pg_catalog.pg_index i WHERE i.indrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, e.oid, e.stxexprs::text FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_class'::regclass, k.partrelid, k.partexprs::text FROM pg_catalog.pg_partitioned_table k WHERE k.partrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, k.oid, k.conbin::text FROM pg_catalog.pg_constraint k WHERE k.conrelid = s.oid AND k.contype = 'c'
+                     ) AS o(class, id, tree) ON o.tree <> '')
     SELECT reason FROM (
       SELECT 1, format('row-level security applies to %s', relation)
         FROM tree
@@ -293,15 +300,16 @@ BEGIN
                WHERE u.oid = CASE d.refclassid WHEN 'pg_catalog.pg_proc'::regclass THEN (SELECT p.proowner FROM pg_catalog.pg_proc p WHERE p.oid = d.refobjid)
                                                ELSE (SELECT p.oprowner FROM pg_catalog.pg_operator p WHERE p.oid = d.refobjid) END)
       UNION ALL
-      SELECT 6, format('%s calls %s', pg_describe_object(o.class, o.oid, 0), pg_describe_object('pg_catalog.pg_proc'::regclass, f.oid, 0))
-        FROM stored s
-        JOIN LATERAL (SELECT 'pg_catalog.pg_class'::regclass, i.indexrelid, concat(i.indexprs, i.indpred) FROM pg_catalog.pg_index i WHERE i.indrelid = s.oid
-                      UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, e.oid, e.stxexprs::text FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = s.oid
-                      UNION ALL SELECT 'pg_catalog.pg_class'::regclass, k.partrelid, k.partexprs::text FROM pg_catalog.pg_partitioned_table k WHERE k.partrelid = s.oid
-                      UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, k.oid, k.conbin::text FROM pg_catalog.pg_constraint k WHERE k.conrelid = s.oid AND k.contype = 'c'
-                     ) AS o(class, oid, tree) ON o.tree <> ''
+      SELECT 6, format('%s calls %s', pg_describe_object(o.class, o.id, 0), pg_describe_object('pg_catalog.pg_proc'::regclass, f.oid, 0))
+        FROM trees o
         JOIN LATERAL dp_int.hidden_casts(o.tree) AS f(oid) ON true
        WHERE (SELECT EXISTS (SELECT FROM pg_catalog.pg_cast k WHERE k.castfunc >= 16384))
+      UNION ALL  -- to see whether a cast to a domain checks anything, the planner plans its constraints, and runs what they call with constants
+      SELECT 6, format('%s calls the constraints of %s', pg_describe_object(o.class, o.id, 0), pg_describe_object('pg_catalog.pg_type'::regclass, y.oid, 0))
+        FROM trees o
+        JOIN LATERAL regexp_matches(o.tree, E'(?<!\\\\):(?:resulttype|typid) ([0-9]+)', 'g') AS m ON true
+        JOIN pg_catalog.pg_type y ON y.oid = m[1]::oid AND y.typtype = 'd' AND y.oid >= 16384
+       WHERE o.class <> 'pg_catalog.pg_constraint'::regclass
     ) AS reasons(rank, reason)
     ORDER BY rank, reason
     LIMIT 1);
