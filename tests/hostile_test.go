@@ -79,3 +79,70 @@ func TestSetRoleDoesNotChangeWhoAsks(t *testing.T) {
 		t.Errorf("charged to %s, want analyst", who)
 	}
 }
+
+// Functions in the indexes and materialized views of an owner run with the owner's rights when somebody else maintains
+// them, as autovacuum does as the first superuser. Who that is asks nothing, reads nothing and does nothing there.
+func TestNobodyAsksInMaintenance(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	me := w.person + "m"
+	if err := w.system.Login(context.Background(), me, "dp_analyst"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.system.Login(context.Background(), me+"s", "dp_admin"); err != nil {
+		t.Fatal(err)
+	}
+	for who, does := range map[string][]string{
+		me: {
+			`SELECT count(*) FROM dp.datasets`, `SELECT count(*) FROM dp.budget`, `SELECT count(*) FROM dp.blocks`, `SELECT count(*) FROM dp.jobs`, `SELECT count(*) FROM dp.releases`, `SELECT count(*) FROM dp.coefficients`,
+			`SELECT count(*) FROM dp.scores`, `SELECT count(*) FROM dp.descriptions`, `SELECT count(*) FROM dp.suggested_scales`, `SELECT count(*) FROM dp.moments`,
+			`SELECT dp_l1_regress('{dataset}', 0.25)`, `SELECT dp_l1_regress('{dataset}', 0.5)`, `SELECT dp_submit('l1', '{dataset}', 0.25)`, `SELECT dp_explain('l1', '{dataset}', 0.25)`, `SELECT dp_describe('{dataset}', 0.25)`,
+			`SELECT dp_score('{release}', 0.25)`, `SELECT dp_moments('{dataset}', 0.25)`, `SELECT dp_coef('{release}')`, `SELECT dp_summary('{release}')`, `SELECT dp_predict('{release}', '{1,1,1}')`,
+			`SELECT dp_last_release('{dataset}')`, `SELECT count(*) FROM dp_help()`, `SELECT dp_cancel(gen_random_uuid())`, `SELECT dp_l1_regress_by('{dataset}', 'insured', 0.25)`,
+		},
+		me + "s": {`SELECT dp_grant('{dataset}', '` + me + `')`, `SELECT dp_unregister('{dataset}')`, `SELECT count(*) FROM dp.datasets`},
+	} {
+		w.exec(w.super, strings.ReplaceAll(`CREATE SCHEMA {me} AUTHORIZATION {me}`, "{me}", who))
+		conn := w.connect(w.system.URL(who))
+		fill := strings.NewReplacer("{me}", who, "{dataset}", w.dataset, "{release}", release)
+		w.exec(conn, fill.Replace(`CREATE TABLE {me}.heard (what text, answer text, error text);
+			CREATE FUNCTION {me}.ask(what text) RETURNS void LANGUAGE plpgsql AS $$
+			DECLARE answer text;
+			BEGIN
+			  IF session_user <> '{me}' THEN
+			    EXECUTE what INTO answer;
+			    INSERT INTO {me}.heard VALUES (what, answer);
+			  END IF;
+			EXCEPTION WHEN OTHERS THEN
+			  INSERT INTO {me}.heard VALUES (what, NULL, SQLERRM);
+			END $$;
+			CREATE FUNCTION {me}.in_index(what text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM {me}.ask(what); RETURN what; END $$;
+			CREATE FUNCTION {me}.definer(what text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN PERFORM {me}.ask(what); RETURN what; END $$;
+			CREATE TABLE {me}.bait (what text)`))
+		for _, what := range does {
+			w.exec(conn, fill.Replace(`INSERT INTO {me}.bait VALUES ($1)`), fill.Replace(what))
+		}
+		w.exec(conn, fill.Replace(`CREATE INDEX bait_i ON {me}.bait ({me}.in_index(what)); CREATE MATERIALIZED VIEW {me}.shown AS SELECT {me}.definer(what) FROM {me}.bait`))
+		for _, maintain := range []string{`ANALYZE {me}.bait`, `REINDEX TABLE {me}.bait`, `REFRESH MATERIALIZED VIEW {me}.shown`, `SET ROLE {me}; ANALYZE {me}.bait; RESET ROLE`} {
+			w.exec(conn, fill.Replace(`TRUNCATE {me}.heard`))
+			w.exec(w.super, fill.Replace(maintain))
+			if n := one[int](w, conn, fill.Replace(`SELECT count(*) FROM {me}.heard`)); n < len(does) {
+				t.Errorf("%s: %d of %d were tried", maintain, n, len(does))
+			}
+			// A view that has no rows at all has none for anybody.
+			for _, told := range all[string](w, conn, fill.Replace(`SELECT DISTINCT concat_ws(': ', what, answer, error) FROM {me}.heard WHERE answer <> '0' OR error NOT LIKE 'dpsidecar answers nobody within ANALYZE%'`)) {
+				t.Errorf("%s: %s", maintain, told)
+			}
+		}
+	}
+	// Who maintains what is his own reads what is his.
+	w.exec(w.super, strings.ReplaceAll(`CREATE SCHEMA {me} AUTHORIZATION {me}`, "{me}", w.person))
+	w.exec(w.analyst, strings.ReplaceAll(`CREATE MATERIALIZED VIEW {me}.mine AS SELECT * FROM dp.coefficients; REFRESH MATERIALIZED VIEW {me}.mine`, "{me}", w.person))
+	if n := one[int](w, w.analyst, `SELECT count(*) FROM `+w.person+`.mine`); n == 0 {
+		t.Error("a materialized view of the analyst's own shows nothing")
+	}
+	if spent := w.spent(); spent != 0.5 {
+		t.Errorf("spent %g, want 0.5", spent)
+	}
+}

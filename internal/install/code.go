@@ -106,9 +106,9 @@ BEGIN
             WHERE c.relnamespace = 'dp_int'::regnamespace AND NOT t.tgisinternal LOOP
     EXECUTE format('DROP TRIGGER %I ON %s', r.tgname, r.relation);
   END LOOP;
-  DROP VIEW IF EXISTS dp.blocks;  -- the one that uses a function
+  DROP VIEW IF EXISTS dp.blocks;  -- the one that uses functions that use views
   SELECT string_agg(p.oid::regprocedure::text, ', ') INTO names` + ourRoutines + `
-     AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgfoid = p.oid);
+     AND p.oid IS DISTINCT FROM to_regprocedure('dp.caller()') AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgfoid = p.oid);
   IF names IS NOT NULL THEN
     EXECUTE 'DROP ROUTINE ' || names;
   END IF;
@@ -117,6 +117,7 @@ BEGIN
   IF names IS NOT NULL THEN
     EXECUTE 'DROP VIEW ' || names;
   END IF;
+  DROP FUNCTION IF EXISTS dp.caller();  -- which views call
   DELETE FROM dp_int.installed_code;
 END $$;
 `

@@ -880,7 +880,7 @@ var mutants = []mutant{
     JOIN dp_int.release r ON r.id = m.release
     JOIN dp_int.job j ON j.id = r.job
     JOIN dp_int.dataset d ON d.id = r.dataset
-   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR`, `    FROM dp_int.second_moments m
+   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR`, `    FROM dp_int.second_moments m
     JOIN dp_int.release r ON r.id = m.release
     JOIN dp_int.job j ON j.id = r.job
     JOIN dp_int.dataset d ON d.id = r.dataset
@@ -1445,6 +1445,11 @@ var mutants = []mutant{
 		"i.indexrelid, concat(i.indexprs, i.indpred)", "i.indexrelid, ''", []tests{{"./tests", "TestFunctionsBelowATable"}}},
 	{"domains in indexes, statistics and partition keys check nothing", "sql/functions/relations.sql",
 		"y.typtype = 'd' AND y.oid >= 16384", "false", []tests{{"./tests", "TestFunctionsBelowATable"}, {"./tests", "TestTheOwnerOfARelationRunsNothing/a_domain_in_an_index"}}},
+	{"who maintains what is another's asks there", "sql/views/internal.sql",
+		"    EXECUTE 'UNLISTEN dp_nobody';", "    NULL;", []tests{{"./tests", "TestNobodyAsksInMaintenance"}}},
+	{"a view looks at who logged in, whatever he does", "sql/views/public.sql",
+		"    FROM dp_int.coefficient c\n    JOIN dp_int.release r ON r.id = c.release\n   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)",
+		"    FROM dp_int.coefficient c\n    JOIN dp_int.release r ON r.id = c.release\n   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)", []tests{{"./tests", "TestNobodyAsksInMaintenance"}}},
 	{"the sidecar's statements are counted", "internal/install/schema.go",
 		"pg_stat_statements.track=none,", "", []tests{{"./tests", "TestStatementsOfTheSidecarAreNotCounted"}}},
 	{"calls of functions by the sidecar are counted", "internal/install/schema.go",

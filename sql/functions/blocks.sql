@@ -380,7 +380,7 @@ $$;
 CREATE OR REPLACE FUNCTION public.dp_last(dataset text, blocks int) RETURNS daterange
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d CONSTANT dp_int.dataset := dp_int.granted_dataset(session_user, dp_last.dataset, false);
+  d CONSTANT dp_int.dataset := dp_int.granted_dataset(dp.caller(), dp_last.dataset, false);
   a dp_int.account;
   running bigint;
   ending CONSTANT text := ' No privacy budget was spent.';  -- it stands among the arguments of requests
@@ -575,7 +575,7 @@ $$;
 CREATE OR REPLACE FUNCTION public.dp_blocks(dataset text) RETURNS TABLE(block_from date, block_to date, epsilon_spent float8, epsilon_remaining float8)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d CONSTANT dp_int.dataset := dp_int.granted_dataset(session_user, dp_blocks.dataset, false);
+  d CONSTANT dp_int.dataset := dp_int.granted_dataset(dp.caller(), dp_blocks.dataset, false);
   a dp_int.account;
 BEGIN
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
@@ -609,7 +609,7 @@ CREATE OR REPLACE VIEW dp.blocks WITH (security_barrier) AS
     LEFT JOIN dp_int.my_grant g ON g.dataset = d.id,
          public.dp_blocks(d.name) AS b
    WHERE d.unregistered_at IS NULL AND d.block IS NOT NULL
-     AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL)
+     AND (pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL)
    ORDER BY d.name, b.block_from;
 COMMENT ON VIEW dp.blocks IS 'The blocks of data sets that have a budget for each, equal ones that follow each other in one row: from the first day to the one after the last.';
 COMMENT ON COLUMN dp.blocks.dataset IS 'The registered name of the data set';

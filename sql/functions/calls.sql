@@ -331,9 +331,9 @@ CREATE OR REPLACE FUNCTION public.dp_l1_regress(dataset text, eps float8, target
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
-  -- session_user is who logged in: neither SET ROLE nor SECURITY DEFINER changes it.
+  -- Who logged in: neither SET ROLE nor SECURITY DEFINER changes it.
   RETURN QUERY SELECT a.label, a.numbers[1]
-    FROM dp_int.answer(session_user, 'l1', dp_l1_regress.dataset, dp_l1_regress.eps, NULL, dp_l1_regress.target, dp_l1_regress.features,
+    FROM dp_int.answer(dp.caller(), 'l1', dp_l1_regress.dataset, dp_l1_regress.eps, NULL, dp_l1_regress.target, dp_l1_regress.features,
                        dp_l1_regress.intercept, dp_int.with_over(dp_int.with_where(dp_l1_regress.options, dp_l1_regress.where_level), dp_l1_regress.over), false) a;
 END $$;
 COMMENT ON FUNCTION public.dp_l1_regress IS
@@ -378,7 +378,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
   RETURN QUERY SELECT a.label, a.numbers[1]
-    FROM dp_int.answer(session_user, %2$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
+    FROM dp_int.answer(dp.caller(), %2$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
                        dp_int.with_arguments(dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over), %1$I.method, %1$I.penalty, %1$I.lambda), false) a;
 END $$$fn$, name, m.name);
     EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, m.description || ' The same request again returns the same release at no cost.');
@@ -390,7 +390,7 @@ CREATE OR REPLACE FUNCTION public.dp_submit(model text, dataset text, eps float8
                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
-  RETURN dp_int.submit_request(session_user, dp_int.prepare_submitted(session_user, dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
+  RETURN dp_int.submit_request(dp.caller(), dp_int.prepare_submitted(dp.caller(), dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
                                                                       dp_submit.features, dp_submit.intercept,
                                                                       dp_int.with_over(dp_int.with_where(dp_submit.options, dp_submit.where_level), dp_submit.over), true));
 END $$;
@@ -406,7 +406,7 @@ BEGIN
   SELECT v.id, v.model, v.dataset, v.eps, v.delta, v.status, v.stage, v.sqlstate, v.error, v.created_at, v.finished_at, v.hint, v.release, v.expected_at, v.caller, v.request INTO j
     FROM dp_int.status v WHERE v.id = p_job AND v.principal = (SELECT me.principal FROM dp_int.me);
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = dp_int.hint_no_job(p_job, session_user);
+    RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = dp_int.hint_no_job(p_job, dp.caller());
   END IF;
   j.stage := dp_int.with_place(j.id, j.stage);
   RETURN j;
@@ -433,7 +433,7 @@ DECLARE
   j dp.jobs := dp_int.my_job(dp_result.job);
 BEGIN
   IF j.release IS NOT NULL THEN
-    RETURN QUERY SELECT c.term, c.coef FROM dp_int.fetch(session_user, j.release) c;
+    RETURN QUERY SELECT c.term, c.coef FROM dp_int.fetch(dp.caller(), j.release) c;
   ELSIF j.sqlstate IS NOT NULL THEN
     RAISE EXCEPTION '%', j.error USING ERRCODE = j.sqlstate, HINT = j.hint;
   ELSE
@@ -443,7 +443,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller''s that is done, or what another request returned; the error of one that failed.';
 
 CREATE OR REPLACE FUNCTION public.dp_cancel(job uuid) RETURNS text
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(session_user, $1) $$;
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(dp.caller(), $1) $$;
 COMMENT ON FUNCTION public.dp_cancel IS 'Cancels a job of the caller''s unless its budget is spent already, and says what became of the job and of the budget.';
 
 -- The server's message, in its language, for a COMMIT inside a transaction block: a function always runs
@@ -537,7 +537,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
    WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.principal = (SELECT me.principal FROM dp_int.me) AND EXISTS (SELECT FROM dp_int.model m WHERE m.name = r.model)
-     AND (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL
+     AND (dp_int.grant_of(d.id, dp.caller())).dataset IS NOT NULL
    ORDER BY r.released_at DESC
    LIMIT 1
 $$;

@@ -232,7 +232,7 @@ BEGIN
   known := dp_int.canonical_labels(d.relid, d.labels, clean);  -- a boolean column may be a category now, or be none any more
   PERFORM dp_int.check_labels(d.target, d.features, known, clean);
   UPDATE dp_int.dataset SET categories = clean, labels = known WHERE id = d.id;
-  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('categories', clean));
+  PERFORM dp_int.ledger_budget(d.account, d.name, dp.caller(), jsonb_build_object('categories', clean));
   SELECT string_agg(format('"%s"', k), ', ' ORDER BY k) INTO omitted FROM jsonb_object_keys(d.categories) AS k WHERE NOT clean ? k;
   IF omitted IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: dp_set_categories replaces all categories; no longer one: %', omitted USING HINT = format('If that is not meant: %s', whole);

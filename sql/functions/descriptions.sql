@@ -160,12 +160,12 @@ RETURNS TABLE(column_name text, statistic text, value float8, ci_low float8, ci_
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
-  r CONSTANT dp_int.request := dp_int.prepare_description(session_user, 'describe', dp_describe.dataset, dp_describe.eps, dp_describe.delta, dp_describe.columns, dp_describe.fresh,
+  r CONSTANT dp_int.request := dp_int.prepare_description(dp.caller(), 'describe', dp_describe.dataset, dp_describe.eps, dp_describe.delta, dp_describe.columns, dp_describe.fresh,
                                                               true, dp_int.window_json(dp_describe.over), dp_describe.where_level);
 BEGIN
   RETURN QUERY
   SELECT d.label::jsonb ->> 0, d.label::jsonb ->> 1, s.numbers[1], s.numbers[2], s.numbers[3]
-    FROM dp_int.describe(session_user, r, dp_describe.dataset, dp_describe.columns, dp_describe.where_level, dp_describe.over) AS d,
+    FROM dp_int.describe(dp.caller(), r, dp_describe.dataset, dp_describe.columns, dp_describe.where_level, dp_describe.over) AS d,
          LATERAL (SELECT dp_int.rounded_described(d.label::jsonb ->> 1, d.numbers)) AS s(numbers);
 END $$;
 COMMENT ON FUNCTION public.dp_describe IS
@@ -182,13 +182,13 @@ RETURNS TABLE(column_name text, suggested_scale float8, suggested_center float8,
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 10
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
-  r CONSTANT dp_int.request := dp_int.prepare_description(session_user, 'scales', dp_scales.dataset, dp_scales.eps, dp_scales.delta, dp_scales.columns, false,
+  r CONSTANT dp_int.request := dp_int.prepare_description(dp.caller(), 'scales', dp_scales.dataset, dp_scales.eps, dp_scales.delta, dp_scales.columns, false,
                                                               true, dp_int.window_json(dp_scales.over), dp_scales.where_level);
   seen jsonb := '{}';
 BEGIN
   FOR column_name, suggested_scale, suggested_center, note IN
     SELECT d.label::jsonb ->> 0, d.numbers[1], d.numbers[2], d.label::jsonb ->> 1
-      FROM dp_int.describe(session_user, r, dp_scales.dataset, dp_scales.columns, dp_scales.where_level, dp_scales.over) AS d LOOP
+      FROM dp_int.describe(dp.caller(), r, dp_scales.dataset, dp_scales.columns, dp_scales.where_level, dp_scales.over) AS d LOOP
     IF suggested_scale IS NOT NULL AND NOT r.body -> 'flags' ? column_name AND NOT coalesce(r.body -> 'categories' ? column_name, false) THEN
       seen := seen || jsonb_build_object(column_name, dp_int.scale_entry(suggested_scale, suggested_center));
     END IF;

@@ -225,7 +225,7 @@ DECLARE
   code text; message text; hint text;
 BEGIN
   PERFORM FROM dp_dblink.dblink(connection, p_ask) AS t(asked text);
-  RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, session_user, p_id) AS a;
+  RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, dp.caller(), p_id) AS a;
   PERFORM dp_int.loopback_release(connection);
 EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
   GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
@@ -240,12 +240,12 @@ SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle =
 DECLARE
   asked CONSTANT jsonb := dp_int.with_over(dp_int.with_where(dp_explain.options, dp_explain.where_level), dp_explain.over);
   -- Refused here, before there is a connection to close.
-  r CONSTANT dp_int.request := dp_int.prepare_submitted(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
+  r CONSTANT dp_int.request := dp_int.prepare_submitted(dp.caller(), dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
                                                         dp_explain.target, dp_explain.features, dp_explain.intercept, asked, false);
   id CONSTANT uuid := gen_random_uuid();
 BEGIN
   RETURN QUERY SELECT a.property, a.value
-    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model, dp_explain.dataset, r.eps, r.delta,
+    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, dp.caller(), r.model, dp_explain.dataset, r.eps, r.delta,
            dp_explain.target, dp_explain.features, dp_explain.intercept, asked, dp_int.here())) AS a;
 END $$;
 COMMENT ON FUNCTION public.dp_explain IS
@@ -255,11 +255,11 @@ CREATE OR REPLACE FUNCTION public.dp_explain_score(release uuid, eps float8, del
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
-  r CONSTANT dp_int.request := dp_int.prepare_score(session_user, dp_explain_score.release, dp_explain_score.eps, dp_explain_score.delta, dp_explain_score.over, false);
+  r CONSTANT dp_int.request := dp_int.prepare_score(dp.caller(), dp_explain_score.release, dp_explain_score.eps, dp_explain_score.delta, dp_explain_score.over, false);
   id CONSTANT uuid := gen_random_uuid();
 BEGIN
   RETURN QUERY SELECT a.property, a.value
-    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask_score(%L, %L, %L, %L, %L, %L, %L)', id, session_user, dp_explain_score.release, r.eps, r.delta, dp_explain_score.over, dp_int.here())) AS a;
+    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask_score(%L, %L, %L, %L, %L, %L, %L)', id, dp.caller(), dp_explain_score.release, r.eps, r.delta, dp_explain_score.over, dp_int.here())) AS a;
 END $$;
 COMMENT ON FUNCTION public.dp_explain_score IS
   'What dp_score of the same release, eps and delta would cost and leave: from public facts alone, at no cost.';
@@ -276,7 +276,7 @@ LANGUAGE sql STABLE AS $$
          CASE WHEN d.block IS NULL THEN '' ELSE format(', over => dp_last(%L, 1)', d.name) END
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account, LATERAL (SELECT d.id IN (SELECT dataset FROM dp_int.my_grant)) AS g(granted)
-   WHERE d.unregistered_at IS NULL AND (g.granted OR pg_has_role(session_user, 'dp_admin', 'USAGE'))
+   WHERE d.unregistered_at IS NULL AND (g.granted OR pg_has_role(dp.caller(), 'dp_admin', 'USAGE'))
    ORDER BY g.granted DESC, d.categories ? d.target::text, d.name  -- only one model can predict a category
 $$;
 
@@ -413,7 +413,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (57, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
       (58, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS h(place, role, name, does, example)
-   WHERE h.role IS NULL OR pg_has_role(session_user, h.role, 'USAGE')
+   WHERE h.role IS NULL OR pg_has_role(dp.caller(), h.role, 'USAGE')
    ORDER BY h.place
 $$;
 COMMENT ON FUNCTION public.dp_help IS 'What the caller can call, each with an example that runs, on a data set that he may see.';

@@ -68,7 +68,7 @@ BEGIN
   INSERT INTO dp_int.dataset_grant (dataset, principal, grantee, epsilon, cap)
   VALUES (d.id, grantee_id, dp_grant.grantee, eps, own_cap)
   ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET grantee = excluded.grantee, epsilon = excluded.epsilon, cap = excluded.cap;
-  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
+  PERFORM dp_int.ledger_budget(d.account, d.name, dp.caller(), jsonb_build_object('grant',
     jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));
   PERFORM dp_int.tell_limit(d, dp_grant.grantee, former.epsilon, eps);
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r  -- a superuser is a member of every role
@@ -98,7 +98,7 @@ BEGIN
        AND (o.principal = dp_int.principal_of(dp_revoke.grantee) OR o.grantee = dp_revoke.grantee AND dp_int.role_of(o.principal) IS NULL);
     IF FOUND THEN
       revoked := true;
-      PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('revoke', jsonb_build_object('grantee', dp_revoke.grantee)));
+      PERFORM dp_int.ledger_budget(d.account, d.name, dp.caller(), jsonb_build_object('revoke', jsonb_build_object('grantee', dp_revoke.grantee)));
       PERFORM dp_int.refuse_ungranted(d);
     END IF;
     g := dp_int.grant_of(d.id, dp_revoke.grantee);

@@ -85,7 +85,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 100
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
   RETURN QUERY SELECT a.label::jsonb ->> 0, a.label::jsonb ->> 1, a.numbers[1], a.numbers[2]
-    FROM dp_int.answer(session_user, %2$L, %1$I.dataset, %1$I.eps, %5$s, %1$I.target, %1$I.features, %1$I.intercept,
+    FROM dp_int.answer(dp.caller(), %2$L, %1$I.dataset, %1$I.eps, %5$s, %1$I.target, %1$I.features, %1$I.intercept,
                        dp_int.with_groups(%6$s, %1$I.by), true) a;
 END $$$fn$, name, m.name,
       CASE WHEN m.delta > 0 THEN 'delta float8 DEFAULT NULL,' END,

@@ -256,7 +256,7 @@ CREATE OR REPLACE FUNCTION public.dp_linear_from_moments(dataset text, over date
 RETURNS TABLE(term text, coef float8, std_err float8, ci_low float8, ci_high float8, noise float8, why_null text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 100000 ROWS 20 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d CONSTANT dp_int.dataset := dp_int.granted_dataset(session_user, dp_linear_from_moments.dataset, false);
+  d CONSTANT dp_int.dataset := dp_int.granted_dataset(dp.caller(), dp_linear_from_moments.dataset, false);
   columns name[];
   m record;
   terms text[];

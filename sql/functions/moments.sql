@@ -79,7 +79,7 @@ RETURNS TABLE(term text, other_term text, sum float8, noise float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
-  r CONSTANT dp_int.request := dp_int.prepare_moments(session_user, dp_moments.dataset, dp_moments.eps, dp_moments.delta, dp_moments.columns, dp_moments.fresh, true,
+  r CONSTANT dp_int.request := dp_int.prepare_moments(dp.caller(), dp_moments.dataset, dp_moments.eps, dp_moments.delta, dp_moments.columns, dp_moments.fresh, true,
                                                              dp_int.window_json(dp_moments.over));
   kept CONSTANT uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
   job CONSTANT uuid := gen_random_uuid();
@@ -92,7 +92,7 @@ BEGIN
   PERFORM dp_int.warn(r);
   RETURN QUERY
   SELECT c.label::jsonb ->> 0, c.label::jsonb ->> 1, c.numbers[1], c.numbers[2]
-    FROM dp_int.call_sidecar(session_user, job, format('SELECT dp_int.enqueue_moments(%L, %L, %L, %L, %L, %L, %L, %L, %L)', job, session_user, dp_moments.dataset, dp_moments.eps,
+    FROM dp_int.call_sidecar(dp.caller(), job, format('SELECT dp_int.enqueue_moments(%L, %L, %L, %L, %L, %L, %L, %L, %L)', job, dp.caller(), dp_moments.dataset, dp_moments.eps,
                                                        dp_moments.delta, dp_moments.columns, r.fresh, dp_moments.over, dp_int.here()),
                              'SELECT label, numbers FROM dp_int.fetch_moments(%L, %L)') AS c;
 END $$;

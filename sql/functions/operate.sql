@@ -35,7 +35,7 @@ CREATE OR REPLACE FUNCTION dp.record_verify(ok boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE dp_int.operation
-     SET verified_ok = coalesce(record_verify.ok, false), verified_at = clock_timestamp(), verified_by = session_user;
+     SET verified_ok = coalesce(record_verify.ok, false), verified_at = clock_timestamp(), verified_by = dp.caller();
 END $$;
 COMMENT ON FUNCTION dp.record_verify IS
   'Notes for the metrics whether the ledger held, and when: dpsidecar verify calls it. For dp_admin.';
@@ -63,7 +63,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   j dp_int.job;
   follower uuid;
-  message CONSTANT text := format('abandoned by the steward "%s"', session_user);
+  message CONSTANT text := format('abandoned by the steward "%s"', dp.caller());
   unspent CONSTANT text := 'No privacy budget was spent.';
 BEGIN
   PERFORM dp_int.refuse_copy();  -- it would refund charges under which the original releases
@@ -88,7 +88,7 @@ BEGIN
   END LOOP;
   IF j.state = 'reading' THEN
     PERFORM dp_int.finish_job(j.id, 'abandoned', 'DP004', message, 'The privacy budget is spent, and nothing was released.');
-    PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('abandon', j.id)) FROM dp_int.dataset d WHERE d.id = j.dataset;
+    PERFORM dp_int.ledger_budget(d.account, d.name, dp.caller(), jsonb_build_object('abandon', j.id)) FROM dp_int.dataset d WHERE d.id = j.dataset;
     RETURN 'abandoned; the privacy budget is spent, and nothing will be released';
   END IF;
   PERFORM dp_int.refund_job(j);

@@ -106,7 +106,7 @@ CREATE OR REPLACE FUNCTION dp.no_release(release text) RETURNS uuid
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = no_release.release AND d.unregistered_at IS NULL
-                                             AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL)) THEN
+                                             AND (pg_has_role(dp.caller(), 'dp_admin', 'USAGE') OR (dp_int.grant_of(d.id, dp.caller())).dataset IS NOT NULL)) THEN
     RAISE EXCEPTION '"%" is a data set, and here a release is wanted', no_release.release
       USING ERRCODE = '22023', HINT = format('dp_last_release(%L) is your latest fit of it; dp.releases has all.', no_release.release);
   END IF;

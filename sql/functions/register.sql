@@ -310,7 +310,7 @@ BEGIN
   d.block_fixed_by := dp_int.why_block_stays(d.relid, d.block, d.block_is_fixed);
   d.definition := CASE WHEN total THEN dp_int.definition(d.relid) END;
   d.default_delta := nullif(d.delta, 0);
-  d.registered_by := session_user;
+  d.registered_by := dp.caller();
   RETURN d;
 END $$;
 
@@ -378,7 +378,7 @@ BEGIN
           d.block, d.block_source, d.block_number, d.block_type, d.block_rows, d.block_is_fixed, d.block_fixed_by, d.placement, d.distribution, d.definition)
   RETURNING * INTO d;
   INSERT INTO dp_int.turnstile VALUES (d.id);
-  PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget',
+  PERFORM dp_int.ledger_budget(a.id, d.name, dp.caller(), jsonb_build_object('budget',
     dp_int.describe_budget(a, d.epsilon, d.delta) || jsonb_build_object('relation', d.relid::regclass::text) || d.options
       || CASE WHEN d.block IS NOT NULL AND dp_int.mixes_rows(d.relid) THEN '{"mixes_rows": true}' ELSE '{}' END::jsonb
       || CASE WHEN d.categories = '{}' THEN '{}' ELSE jsonb_build_object('categories', d.categories) END
@@ -487,7 +487,7 @@ BEGIN
   UPDATE dp_int.dataset_grant g SET cap = dp_int.cap(a.accounting, a.renyi_order, g.epsilon, del)
     FROM dp_int.dataset o
    WHERE o.account = a.id AND o.unregistered_at IS NULL AND g.dataset = o.id AND g.epsilon IS NOT NULL;
-  PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
+  PERFORM dp_int.ledger_budget(a.id, d.name, dp.caller(), jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
   PERFORM dp_int.tell_large_budget(dp_int.dataset_of(d.name));
   PERFORM dp_int.tell_siblings(d, former);
   PERFORM dp_int.tell_spent(dp_int.dataset_of(d.name), false);
@@ -503,7 +503,7 @@ DECLARE
 BEGIN  -- also in a copy: adopt refuses a data set whose relation is not there
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset SET unregistered_at = clock_timestamp() WHERE id = d.id;
-  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, '{"unregister": {}}');
+  PERFORM dp_int.ledger_budget(d.account, d.name, dp.caller(), '{"unregister": {}}');
   IF granted IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: data set "%" can no longer be asked by those to whom it was granted (%): they still see its releases', d.name, granted
       USING HINT = 'Grants do not go over to another registration: there, dp_grant them again. dp_revoke takes the releases away too.';

@@ -30,9 +30,9 @@ DECLARE
   r dp_int.release;
 BEGIN
   SELECT * INTO r FROM dp_int.release WHERE id = p_release;
-  IF NOT FOUND OR NOT pg_has_role(session_user, 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, session_user)).dataset IS NULL THEN
+  IF NOT FOUND OR NOT pg_has_role(dp.caller(), 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, dp.caller())).dataset IS NULL THEN
     RAISE EXCEPTION 'there is no release % that you may see', coalesce(p_release::text, 'NULL')
-      USING ERRCODE = '22023', HINT = dp_int.hint_no_release(p_release, session_user);
+      USING ERRCODE = '22023', HINT = dp_int.hint_no_release(p_release, dp.caller());
   END IF;
   RETURN r;
 END $$;

@@ -120,7 +120,7 @@ BEGIN
          first_scales = coalesce(n.first_scales, n.scales)
    WHERE n.id = d.id
   RETURNING * INTO d;
-  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('scales', d.scales));
+  PERFORM dp_int.ledger_budget(d.account, d.name, dp.caller(), jsonb_build_object('scales', d.scales));
   PERFORM dp_int.tell_missing_scales(d.relid, d.target || d.features, d.scales, d.labels || d.categories);
 END $$;
 COMMENT ON FUNCTION public.dp_set_scales IS

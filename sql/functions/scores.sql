@@ -115,7 +115,7 @@ SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle =
 BEGIN
   RETURN QUERY
   SELECT s.metric, dp_int.rounded(s.value, d.decimals), dp_int.rounded(s.ci_low, d.decimals), dp_int.rounded(s.ci_high, d.decimals)
-    FROM dp_int.score(session_user, dp_score.release, dp_score.eps, dp_score.delta, dp_score.over) AS s, LATERAL (SELECT dp_int.decimals(s.value, (s.ci_high - s.ci_low) / 4)) AS d(decimals);
+    FROM dp_int.score(dp.caller(), dp_score.release, dp_score.eps, dp_score.delta, dp_score.over) AS s, LATERAL (SELECT dp_int.decimals(s.value, (s.ci_high - s.ci_low) / 4)) AS d(decimals);
 END $$;
 COMMENT ON FUNCTION public.dp_score IS
   'How well a release predicts the rows that its data set has now, or those of a window, with 95 % intervals, rounded to what they leave meaningful; dp.scores has all digits, and says why where there is no interval. It is charged like a fit; the same again returns the same at no cost.';
@@ -123,7 +123,7 @@ COMMENT ON FUNCTION public.dp_score IS
 CREATE OR REPLACE FUNCTION public.dp_submit_score(release uuid, eps float8, delta float8 DEFAULT NULL, over daterange DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
-  RETURN dp_int.submit_request(session_user, dp_int.prepare_score(session_user, dp_submit_score.release, dp_submit_score.eps, dp_submit_score.delta, dp_submit_score.over));
+  RETURN dp_int.submit_request(dp.caller(), dp_int.prepare_score(dp.caller(), dp_submit_score.release, dp_submit_score.eps, dp_submit_score.delta, dp_submit_score.over));
 END $$;
 COMMENT ON FUNCTION public.dp_submit_score IS
   'Queues a score in the caller''s transaction and returns its job: follow it with dp_status; once it is done, the same dp_score returns it at no cost.';

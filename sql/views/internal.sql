@@ -1,4 +1,24 @@
--- Views that the public ones and the functions build on.
+-- Views that the public ones and the functions build on, and the function by which all of them know who asks.
+
+-- Who asks, or reads a view of dpsidecar: who logged in. Not within ANALYZE, VACUUM, CREATE INDEX, REINDEX, CLUSTER
+-- and REFRESH MATERIALIZED VIEW, unless he runs them on what is his: there functions of an owner run with the owner's
+-- rights, while session_user is who runs the command, and in an autovacuum worker the first superuser. The server
+-- refuses UNLISTEN there, as it could undo what the other does; elsewhere it does nothing to a channel that nobody
+-- listens on, also in read-only transactions and on a standby. In the functions that run as dp_owner who is the owner
+-- cannot be seen: these refuse in any case. With the rights of its caller, and for everybody, because views call it.
+CREATE OR REPLACE FUNCTION dp.caller() RETURNS name
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF current_user <> session_user THEN
+    EXECUTE 'UNLISTEN dp_nobody';
+  END IF;
+  RETURN session_user;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE EXCEPTION 'dpsidecar answers nobody within ANALYZE, VACUUM, CREATE INDEX, REINDEX, CLUSTER and REFRESH MATERIALIZED VIEW, which run functions of owners in the session of somebody else'
+    USING ERRCODE = '42501', HINT = 'Ask outside of them. A materialized view may show views of schema dp, such as dp.coefficients, where its owner makes and refreshes it. No privacy budget was spent.';
+END $$;
+COMMENT ON FUNCTION dp.caller IS 'Whose requests, grants and jobs are meant: who logged in.';
+GRANT EXECUTE ON FUNCTION dp.caller TO PUBLIC;
 
 CREATE OR REPLACE VIEW dp_int.rounding AS
   SELECT d.id AS dataset, CASE WHEN b.epsilon > 0 AND b.epsilon < 1 THEN ('1e' || 5 - floor(log(b.epsilon)))::numeric ELSE 1e6 END AS per
@@ -50,7 +70,7 @@ CREATE OR REPLACE VIEW dp_int.me AS
   SELECT p.id AS principal
     FROM dp_int.principal p
     JOIN pg_catalog.pg_roles r ON r.oid = p.role
-   WHERE r.rolname = session_user AND p.cluster = (SELECT system_identifier FROM pg_control_system());
+   WHERE r.rolname = (SELECT dp.caller()) AND p.cluster = (SELECT system_identifier FROM pg_control_system());
 COMMENT ON VIEW dp_int.me IS 'dp_int.principal_of for whoever is logged in.';
 
 CREATE OR REPLACE VIEW dp_int.my_grant AS
@@ -58,8 +78,8 @@ CREATE OR REPLACE VIEW dp_int.my_grant AS
     FROM dp_int.dataset_grant g
     JOIN dp_int.principal p ON p.id = g.principal AND p.cluster = (SELECT system_identifier FROM pg_control_system())
     JOIN pg_catalog.pg_roles r ON r.oid = p.role
-   WHERE pg_has_role(session_user, r.oid, 'USAGE')
-   ORDER BY g.dataset, r.rolname <> session_user, g.epsilon DESC NULLS FIRST;
+   WHERE pg_has_role((SELECT dp.caller()), r.oid, 'USAGE')
+   ORDER BY g.dataset, r.rolname <> (SELECT dp.caller()), g.epsilon DESC NULLS FIRST;
 COMMENT ON VIEW dp_int.my_grant IS 'dp_int.grant_of for whoever is logged in.';
 
 CREATE OR REPLACE VIEW dp_int.entry_sums AS

@@ -1,6 +1,6 @@
 -- The views for users. Analysts see the data sets granted to them and their own jobs; stewards see every
--- data set and the ledger. Views call no function of dpsidecar: readers of a view would need the right to
--- execute it, and could then call it themselves.
+-- data set and the ledger. Views call no function of dpsidecar but dp.caller, which everybody may execute: readers
+-- of a view need the right to execute what it calls, and could then call it themselves.
 
 CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
   SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
@@ -13,7 +13,7 @@ CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    WHERE d.unregistered_at IS NULL
-     AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
+     AND (pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
 COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, labels and levels of categories, public row count (of persons where there is a unit; NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), the delta of a request that gives none, and where there is a budget for every block of time: by which column, and how long each is; where rows are while a job works on them, and how they are distributed over nodes (NULL: on one).';
 
 CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
@@ -32,7 +32,7 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
     LEFT JOIN dp_int.my_grant g ON g.dataset = d.id
     LEFT JOIN dp_int.caller_total t ON t.account = a.id AND t.principal = (SELECT me.principal FROM dp_int.me)
    WHERE d.unregistered_at IS NULL
-     AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL);
+     AND (pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL);
 COMMENT ON VIEW dp.budget IS
   'One row a data set: the least epsilon whose filters would have admitted what is spent, and what is left, for the people in it, whatever name they were asked under, where it is a budget for every block that of the fullest one; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
 
@@ -55,7 +55,7 @@ CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
          j.sqlstate, j.error, j.created_at, j.finished_at, j.hint, j.release, j.expected_at, j.caller, j.request
     FROM dp_int.status j
     LEFT JOIN dp_int.place p ON p.job = j.id
-   WHERE j.principal = (SELECT me.principal FROM dp_int.me) OR pg_has_role(session_user, 'dp_admin', 'USAGE');
+   WHERE j.principal = (SELECT me.principal FROM dp_int.me) OR pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE');
 COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs; for stewards everybody''s.';
 
 CREATE OR REPLACE VIEW dp.releases WITH (security_barrier) AS
@@ -66,7 +66,7 @@ CREATE OR REPLACE VIEW dp.releases WITH (security_barrier) AS
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
     JOIN dp_int.job j ON j.id = r.job
-   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant);
+   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant);
 COMMENT ON VIEW dp.releases IS 'What has been released on the data sets granted to the caller, under which public parameters.';
 
 CREATE OR REPLACE VIEW dp.coefficients WITH (security_barrier) AS
@@ -75,7 +75,7 @@ CREATE OR REPLACE VIEW dp.coefficients WITH (security_barrier) AS
          c.grp, c.share
     FROM dp_int.coefficient c
     JOIN dp_int.release r ON r.id = c.release
-   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
+   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
    ORDER BY c.release, c.position;
 COMMENT ON VIEW dp.coefficients IS 'Coefficients of releases, in the table''s units.';
 
@@ -83,7 +83,7 @@ CREATE OR REPLACE VIEW dp.scores WITH (security_barrier) AS
   SELECT (r.parameters ->> 'release')::uuid AS release, m.metric, m.value, m.ci_low, m.ci_high, m.why_null, r.eps, r.delta, r.released_at AS scored_at, r.id AS score
     FROM dp_int.metric m
     JOIN dp_int.release r ON r.id = m.release
-   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
+   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
    ORDER BY r.released_at, m.release, m.position;
 COMMENT ON VIEW dp.scores IS 'How well releases predict: what dp_score has returned so far.';
 
@@ -93,7 +93,7 @@ CREATE OR REPLACE VIEW dp.descriptions WITH (security_barrier) AS
     JOIN dp_int.release r ON r.id = f.release
     JOIN dp_int.job j ON j.id = r.job
     JOIN dp_int.dataset d ON d.id = r.dataset
-   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
+   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
    ORDER BY r.released_at, f.release, f.position;
 COMMENT ON VIEW dp.descriptions IS 'What columns hold: what dp_describe has returned so far.';
 
@@ -102,7 +102,7 @@ CREATE OR REPLACE VIEW dp.suggested_scales WITH (security_barrier) AS
     FROM dp_int.suggested_scale s
     JOIN dp_int.release r ON r.id = s.release
     JOIN dp_int.dataset d ON d.id = r.dataset
-   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
+   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
    ORDER BY r.released_at, s.release, s.position;
 COMMENT ON VIEW dp.suggested_scales IS 'Scales that were read from the rows: what dp_scales has returned so far.';
 
@@ -114,7 +114,7 @@ CREATE OR REPLACE VIEW dp.moments WITH (security_barrier) AS
     JOIN dp_int.release r ON r.id = m.release
     JOIN dp_int.job j ON j.id = r.job
     JOIN dp_int.dataset d ON d.id = r.dataset
-   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant);
+   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant);
 COMMENT ON VIEW dp.moments IS 'Second moments: what dp_moments has returned so far, and what dp_linear_from_moments fits from.';
 
 CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
