@@ -190,6 +190,22 @@ func TestCheckInstallNoticesWhatIsRefused(t *testing.T) {
 	w.exec(w.super, `ROLLBACK`)
 }
 
+// Who could read registered tables of others is named.
+func TestCheckInstallNamesOwners(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	check := func() string {
+		return one[string](w, w.super, `SELECT ok || ' ' || detail FROM dp_check_install() WHERE item = 'who owns registered relations'`)
+	}
+	if said := check(); strings.Contains(said, w.person) {
+		t.Error(said)
+	}
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` OWNER TO `+w.person)
+	if said := check(); !strings.HasPrefix(said, "true ") || !strings.Contains(said, w.person) || strings.Contains(said, "postgres") {
+		t.Error(said)
+	}
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` OWNER TO postgres`)
+}
+
 // A grant taken back while the job reads: its result is withheld, in words, and kept.
 func TestAGrantTakenBackWhileWaiting(t *testing.T) {
 	w := newWorld(t, 1, 0)
