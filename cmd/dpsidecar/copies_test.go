@@ -82,10 +82,10 @@ func TestUninstall(t *testing.T) {
 		"CREATE TABLE left_key (id bigint CONSTRAINT left_foreign REFERENCES dp_int.account)", "CREATE DOMAIN left_domain AS text CONSTRAINT left_limit CHECK (VALUE <> dp_int.refusal())",
 		"CREATE FUNCTION left_function() RETURNS text LANGUAGE sql BEGIN ATOMIC SELECT dp_version(); END", "CREATE TABLE left_frozen (day date); SELECT dp_freeze('left_frozen', 'day')")
 	_, err = dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app")
-	for _, uses := range []string{"view left_over uses view dp.budget", "column b of table left_table uses type dp.budget", "default value for column said of table left_table uses function dp.time_left(",
-		"constraint left_check on table left_plain uses function dp_version()", "column whole of table left_plain uses function dp_int.refusal()", "rule left_rule on table left_plain uses function dp_version()",
-		"policy left_policy on table left_plain uses function dp_version()", "trigger left_trigger on table left_plain uses function dp_int.refusal()",
-		"constraint left_foreign on table left_key uses table dp_int.account", "constraint left_limit of domain left_domain uses function dp_int.refusal()", "function left_function() uses function dp_version()", "uninstall again"} {
+	for _, uses := range []string{"view public.left_over uses view dp.budget", "column b of table public.left_table uses type dp.budget", "default value for column said of table public.left_table uses function dp.time_left(",
+		"constraint left_check on table public.left_plain uses function public.dp_version()", "column whole of table public.left_plain uses function dp_int.refusal()", "rule left_rule on table public.left_plain uses function public.dp_version()",
+		"policy left_policy on table public.left_plain uses function public.dp_version()", "trigger left_trigger on table public.left_plain uses function dp_int.refusal()",
+		"constraint left_foreign on table public.left_key uses table dp_int.account", "constraint left_limit of domain public.left_domain uses function dp_int.refusal()", "function public.left_function() uses function public.dp_version()", "uninstall again"} {
 		if err == nil || !strings.Contains(describe(err), uses) {
 			t.Errorf("%v: it does not say that %s", err, uses)
 		}
@@ -93,7 +93,7 @@ func TestUninstall(t *testing.T) {
 	if err != nil && strings.Contains(describe(err), "left_frozen") {
 		t.Error("the trigger of a frozen column stays as it is:", err)
 	}
-	if err != nil && (strings.Count(describe(err), "left_foreign") != 1 || strings.Contains(describe(err), ", table left_")) {
+	if err != nil && (strings.Count(describe(err), "left_foreign") != 1 || strings.Contains(describe(err), ", table public.left_")) {
 		t.Error("a foreign key is named twice, or a table that need not go:", err)
 	}
 	if _, err := os.Stat(dir); err == nil {

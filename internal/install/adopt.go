@@ -25,6 +25,7 @@ type Adopted struct {
 // Errors: those of Run; ErrNotInstalled; the server's DP004 when a registered relation differs in the copy,
 // and its 55000 when there is nothing to adopt.
 func Adopt(ctx context.Context, c Config, originalGone bool) (Result, []Adopted, error) {
+	c.Admin = systemNames(c.Admin)
 	conn, err := connectAlone(ctx, c.Admin)
 	if err != nil {
 		return Result{}, nil, err

@@ -27,7 +27,7 @@ func replaceCode(ctx context.Context, admin *pgx.ConnConfig) error {
 
 // codeScript returns the SQL of replaceCode, one transaction.
 func codeScript() string {
-	return "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n" +
+	return "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off; SET LOCAL search_path = pg_catalog, pg_temp;\n" +
 		lockViews + revokeAll + sql.Code() + dropStale +
 		"INSERT INTO dp_int.installed_code (version, fingerprint, objects) VALUES ('" + version.Number + "', '" + sql.Current().Fingerprint + "', dp_int.code_hash())\n" +
 		"ON CONFLICT ON CONSTRAINT installed_code_pk DO UPDATE SET version = excluded.version, fingerprint = excluded.fingerprint, objects = excluded.objects, at = clock_timestamp();\n" +

@@ -49,6 +49,7 @@ type Check struct {
 //
 // Errors: *PrerequisiteError when an administrator has to run a script first; ErrNewer; ErrInterrupted; ErrLocked.
 func Run(ctx context.Context, c Config) (Result, error) {
+	c.Admin = systemNames(c.Admin)
 	conn, err := connectAlone(ctx, c.Admin)
 	if err != nil {
 		return Result{}, err
@@ -74,6 +75,16 @@ const lockHolders = `
 	  LEFT JOIN pg_roles r ON r.oid = a.usesysid
 	 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 	   AND (l.classid::bigint << 32 | l.objid::bigint) = hashtext('dpsidecar install')::bigint`
+
+// systemNames returns a configuration whose sessions find the system's functions and operators alone by a name
+// without a schema: others could put their own in schema public, where the server lets them, or in a schema of
+// the database's search_path, with arguments that fit a call better, and these would run with the rights of
+// whoever installs.
+func systemNames(admin *pgx.ConnConfig) *pgx.ConnConfig {
+	admin = admin.Copy()
+	admin.RuntimeParams["search_path"] = "pg_catalog, pg_temp"
+	return admin
+}
 
 // connectAlone connects and takes the lock of installations, for which it waits. The lock lasts as long as
 // the connection.

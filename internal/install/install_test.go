@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -306,6 +307,57 @@ func TestNothingIsChargedBetweenSumsAndTheirFunctions(t *testing.T) {
 	install(t, config)
 	if !query[bool](t, c, db, appends) {
 		t.Error("nothing can be charged after the upgrade")
+	}
+}
+
+// Functions and operators of others, with the names of the system's own and arguments that fit a call better or come first
+// in the search path, do not run with the rights of whoever installs, upgrades, adopts and uninstalls.
+func TestInstallCallsNobodysFunctions(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	c.Exec(t, db, `CREATE ROLE mallory LOGIN`, `GRANT CREATE ON SCHEMA public TO mallory`, `CREATE SCHEMA first AUTHORIZATION mallory`, `ALTER DATABASE `+db+` SET search_path = first, pg_catalog, public`,
+		`SET search_path = pg_catalog; SET ROLE mallory;
+		DO $$
+		DECLARE
+		  f record;
+		BEGIN
+		  CREATE FUNCTION first.trace() RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''a function of mallory runs as %'', current_user; END';
+		  FOR f IN SELECT * FROM (VALUES ('public.concat_ws(text, oid, tid)', 'text'), ('public.format(text, regprocedure)', 'text'), ('public.format(text, integer, name)', 'text'), ('first.format(text, VARIADIC "any")', 'text'),
+		                                 ('first.to_regclass(text)', 'regclass'), ('first.to_regrole(text)', 'regrole'), ('first.hashtext(text)', 'integer'), ('first.current_database()', 'name'), ('first.current_setting(text)', 'text'),
+		                                 ('first.has_function_privilege(oid, text)', 'boolean'), ('first.pg_has_role(oid, text)', 'boolean'), ('first.clock_timestamp()', 'timestamptz'), ('first.quote_literal(text)', 'text')) AS f(signature, result) LOOP
+		    IF f.signature !~ 'VARIADIC "any"' THEN  -- no function in PL/pgSQL takes these
+		      EXECUTE format('CREATE FUNCTION %s RETURNS %s LANGUAGE plpgsql AS $f$ BEGIN PERFORM first.trace(); END $f$', f.signature, f.result);
+		    END IF;
+		  END LOOP;
+		  CREATE FUNCTION first.equal(name, text) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN PERFORM first.trace(); END';
+		  CREATE OPERATOR first.= (FUNCTION = first.equal, LEFTARG = name, RIGHTARG = text);
+		  CREATE FUNCTION first.equal(oid, oid) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN PERFORM first.trace(); END';
+		  CREATE OPERATOR first.= (FUNCTION = first.equal, LEFTARG = oid, RIGHTARG = oid);
+		END $$`)
+	config := Config{Admin: parse(t, c.SuperuserURL(db)), SidecarPassword: "side"}
+	// Not of install, which asks for checks: an analyst could create functions in schema public.
+	if _, err := Run(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for what, move := range map[string]func(context.Context, *pgx.ConnConfig) (int, error){"up": Up, "version": Version} {
+		if _, err := move(t.Context(), config.Admin); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := Down(t.Context(), config.Admin); err != nil {
+		t.Errorf("down: %v", err)
+	}
+	if _, err := Up(t.Context(), config.Admin); err != nil {
+		t.Errorf("up again: %v", err)
+	}
+	if _, _, err := Adopt(t.Context(), config, true); err != nil && strings.Contains(err.Error(), "mallory") {
+		t.Errorf("adopt: %v", err)
+	}
+	if _, _, err := Uninstall(t.Context(), config.Admin, filepath.Join(t.TempDir(), "ledger")); err != nil {
+		t.Errorf("uninstall: %v", err)
 	}
 }
 

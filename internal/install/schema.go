@@ -37,7 +37,7 @@ func firstVersion() int { return sql.Versions()[0] }
 
 // Version returns the version of the schema in the database, 0 for none.
 func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
-	conn, err := pgx.ConnectConfig(ctx, admin)
+	conn, err := pgx.ConnectConfig(ctx, systemNames(admin))
 	if err != nil {
 		return 0, err
 	}
@@ -57,6 +57,7 @@ func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 //
 // Errors: a server's 55P03, after 5 s, when an open transaction has used an object to be replaced.
 func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
+	admin = systemNames(admin)
 	conn, err := connectAlone(ctx, admin)
 	if err != nil {
 		return 0, err
@@ -199,6 +200,7 @@ func interrupted(migration int) error {
 // of this build or of another one, restores those. It waits for others that install, upgrade or revert. It
 // returns the version reached. Reverting the first migration removes the schema.
 func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
+	admin = systemNames(admin)
 	conn, err := connectAlone(ctx, admin)
 	if err != nil {
 		return 0, err

@@ -183,6 +183,7 @@ func requireLatest(ctx context.Context, admin *pgx.ConnConfig) error {
 //
 // Errors: ErrNotInstalled; ErrVersion; ErrServed; ErrInUse; a file that exists already.
 func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, stay []string, err error) {
+	admin = systemNames(admin)
 	if err := requireLatest(ctx, admin); err != nil {
 		return nil, nil, err
 	}

@@ -1450,6 +1450,8 @@ var mutants = []mutant{
 	{"a view looks at who logged in, whatever he does", "sql/views/public.sql",
 		"    FROM dp_int.coefficient c\n    JOIN dp_int.release r ON r.id = c.release\n   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)",
 		"    FROM dp_int.coefficient c\n    JOIN dp_int.release r ON r.id = c.release\n   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)", []tests{{"./tests", "TestNobodyAsksInMaintenance"}}},
+	{"who installs calls what others have put in schema public", "internal/install/install.go",
+		`	admin.RuntimeParams["search_path"] = "pg_catalog, pg_temp"`, "", []tests{{"./internal/install", "TestInstallCallsNobodysFunctions"}}},
 	{"the sidecar's statements are counted", "internal/install/schema.go",
 		"pg_stat_statements.track=none,", "", []tests{{"./tests", "TestStatementsOfTheSidecarAreNotCounted"}}},
 	{"calls of functions by the sidecar are counted", "internal/install/schema.go",

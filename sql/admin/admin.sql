@@ -2,6 +2,7 @@
 -- the administrator (rds_superuser, cloudsqlsuperuser, azure_pg_admin, ...).
 -- Afterwards `dpsidecar install` runs as {{installer}}, which needs CREATEROLE
 -- and is no superuser.
+SET search_path = pg_catalog, pg_temp;  -- functions of others in public are not called
 GRANT CREATE, CONNECT ON DATABASE {{database}} TO {{installer}} WITH GRANT OPTION;
 GRANT USAGE, CREATE ON SCHEMA public TO {{installer}} WITH GRANT OPTION;
 
@@ -26,3 +27,4 @@ EXCEPTION WHEN insufficient_privilege THEN
 END $$;
 
 GRANT USAGE ON FOREIGN DATA WRAPPER dblink_fdw TO {{installer}} WITH GRANT OPTION;
+RESET search_path;
