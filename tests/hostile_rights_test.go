@@ -154,6 +154,10 @@ func TestCheckInstallNoticesAnOpenPublicSchema(t *testing.T) {
 	if !one[bool](w, w.super, check) {
 		t.Error("not ok")
 	}
+	w.exec(w.super, `CREATE ROLE app_of_tables; GRANT CREATE ON SCHEMA public TO app_of_tables`)
+	if who := one[string](w, w.super, strings.Replace(check, "ok", "ok || ' ' || detail", 1)); !strings.HasPrefix(who, "true they cannot, but app_of_tables can: ") {
+		t.Error(who)
+	}
 	w.exec(w.super, `GRANT CREATE ON SCHEMA public TO PUBLIC`)
 	if one[bool](w, w.super, check) {
 		t.Error("not noticed")

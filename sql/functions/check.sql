@@ -144,7 +144,11 @@ BEGIN
   -- An overload that fits a call better would run with the rights of the caller.
   item := 'analysts cannot create functions in schema public, beside dp_*';
   ok := NOT has_schema_privilege('dp_analyst', 'public', 'CREATE');
-  detail := CASE WHEN ok THEN 'as it should be' ELSE 'they can, and such a function could be called in place of ours: REVOKE CREATE ON SCHEMA public FROM PUBLIC' END;
+  SELECT format('they cannot, but %s can: a function of theirs that fits a call of an analyst or a steward better runs with the rights of that caller. If they are not trusted with these rights, give their tables another schema, and REVOKE CREATE ON SCHEMA public', string_agg(creator.rolname, ', ' ORDER BY creator.rolname)) INTO detail
+    FROM pg_catalog.pg_roles creator
+   WHERE NOT creator.rolsuper AND creator.oid >= 16384 AND NOT pg_has_role(creator.oid, 'dp_owner', 'MEMBER') AND has_schema_privilege(creator.oid, 'public', 'CREATE')
+  HAVING count(*) > 0;
+  detail := CASE WHEN NOT ok THEN 'they can, and such a function could be called in place of ours: REVOKE CREATE ON SCHEMA public FROM PUBLIC' ELSE coalesce(detail, 'as it should be') END;
   RETURN NEXT;
 
   item := 'functions and views are those that were installed';
