@@ -42,7 +42,7 @@ func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64
 // chooseJointMoments decides, for least squares, whether auto whitens, that is, uses JointMoments.
 // Methods from papers whiten only if asked.
 func (p *problem) chooseJointMoments() {
-	enough := p.enough(jointMoments) || p.fewSources()
+	enough := p.enoughForJointMoments()
 	if p.Method == catalogue.MethodAuto {
 		p.why = "joint moments of rows and residuals, then a step of least squares: skewed, long and badly conditioned rows cost little"
 		if !enough {
@@ -58,6 +58,10 @@ func (p *problem) chooseJointMoments() {
 	}
 }
 
+// enoughForJointMoments reports whether auto takes JointMoments, from public facts. Where it is asked for by name with
+// less information there are no intervals: the few that noise would leave cover too seldom.
+func (p *problem) enoughForJointMoments() bool { return p.enough(jointMoments) || p.fewSources() }
+
 // jointMoments returns least squares from joint moments of rows and residuals.
 func (p *problem) jointMoments() (fit, error) {
 	if !fitsLoss(p.Loss, p.Method) {
@@ -65,8 +69,11 @@ func (p *problem) jointMoments() (fit, error) {
 	}
 	p.FeatureNorm, p.Whitening, p.Steps = p.featureNorm(), catalogue.WhiteningOn, 1
 	why := ""
-	if p.Penalty != catalogue.PenaltyNone {
+	switch {
+	case p.Penalty != catalogue.PenaltyNone:
 		why = "a penalty moves the coefficients on purpose"
+	case !p.enoughForJointMoments():
+		why = lowInformation
 	}
 	return JointMoments{
 		Bound:              p.FeatureNorm,

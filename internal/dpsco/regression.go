@@ -200,8 +200,11 @@ func (p *problem) noDefaultErrors() string {
 	if p.Penalty != catalogue.PenaltyNone {
 		return "a penalty moves the coefficients on purpose"
 	}
-	return "low information: too few rows for this budget and so many coefficients"
+	return lowInformation
 }
+
+// lowInformation is the reason for withholding all intervals that follows from public facts.
+const lowInformation = "low information: too few rows for this budget and so many coefficients"
 
 // streaming are the methods that read all rows in blocks, in any number of passes, and keep none.
 var streaming = []string{catalogue.MethodAuto, catalogue.MethodJointMoments, catalogue.MethodNewton, "gd", "accmd", "catoni", "ksu", "ksu_axis"}

@@ -49,7 +49,7 @@ $$;
 -- The number of rows from which the default method of a model gives intervals, as far as public facts
 -- decide; NULL where they do not. p_sources: columns that the coefficients are made of, the intercept
 -- included. Each bound is a ratio of noise to rows, of second moments or of a score, in newton_recipe.go. With
--- fewer rows auto takes a descent, which has no intervals (TestWhoSpendsIsToldThatThereWillBeNoInterval).
+-- fewer rows auto takes a descent, which has no intervals, nor has joint_moments by name (TestWhoSpendsIsToldThatThereWillBeNoInterval).
 CREATE OR REPLACE FUNCTION dp_int.rows_for_intervals(p_model text, p_coefficients int, p_sources int, p_eps float8, p_delta float8) RETURNS float8
 LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN p_model = 'linear' THEN least(moments / 0.03, score / 0.0045, CASE WHEN p_sources < p_coefficients THEN p_sources * score / 0.08 END)
@@ -74,7 +74,8 @@ DECLARE
   high float8 := 10;  -- enough; an eps above 10 promises little, and is not named
   middle float8;
 BEGIN
-  IF needed IS NULL OR p_rows IS NULL OR p_rows >= needed OR options ? 'penalty' OR options ? 'whitening' OR options ->> 'method' <> 'auto' THEN
+  IF needed IS NULL OR p_rows IS NULL OR p_rows >= needed OR options ? 'penalty' OR options ? 'whitening' AND (asked <> 'linear' OR options ->> 'whitening' = 'off')
+     OR NOT coalesce(options ->> 'method', 'auto') = ANY (CASE asked WHEN 'linear' THEN '{auto,joint_moments}' ELSE '{auto}' END::text[]) THEN
     RETURN NULL;
   ELSIF dp_int.rows_for_intervals(asked, p_coefficients, sources, high, delta) <= p_rows THEN
     FOR i IN 1..12 LOOP
