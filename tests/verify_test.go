@@ -211,6 +211,36 @@ func TestVerifyUnderstandsALoweredBudget(t *testing.T) {
 	}
 }
 
+// The logarithms of another processor or C library may differ in their last digit, and with them the orders of filters. A ledger
+// that was written by those, by a charge that fills filter 3, is as right here.
+func TestVerifyOnAnotherProcessor(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 4, 1e-6)
+	w.mustCharge(privacy.ZCDP{Rho: .05})
+	w.mustCharge(privacy.Pure{Epsilon: one[float64](w, w.super, `
+		SELECT (o * (a.cap * (1 - 1e-12) - a.rest_rho) * (1 - 1e-15))::float8
+		  FROM dp_int.account a, dp_int.order_of_limit(a.accounting, a.epsilon, a.delta) AS o WHERE a.id = `+account, w.dataset)})
+	if _, err := w.charge(privacy.Pure{Epsilon: 1e-9}); err == nil {
+		t.Error("filter 3 is not full")
+	}
+	for _, factor := range []string{"1 + 1e-13", "1 - 1e-13"} {
+		w.exec(w.super, "BEGIN")
+		for _, f := range []string{"order_for_rho(float8,float8)", "order_for_mixture(float8,float8,float8)", "order_for_epsilon(float8,float8)"} {
+			w.exec(w.super, `DO $do$ BEGIN
+				EXECUTE regexp_replace(pg_get_functiondef('dp_int.`+f+`'::regprocedure), '1 \+ (x|lo)::numeric', '1 + (\1 * (`+factor+`))::numeric');
+			END $do$`)
+		}
+		if wrong := w.verify(); len(wrong) > 0 {
+			t.Errorf("orders times %s: %q", factor, wrong)
+		}
+		w.exec(w.super, "UPDATE dp_int.account SET proven_epsilon = proven_epsilon * 1.000001 WHERE id = "+account, w.dataset)
+		if wrong := w.verify(); len(wrong) != 1 || !strings.HasPrefix(wrong[0], "every account ends where its chain ends") {
+			t.Errorf("what is proven was changed: %q", wrong)
+		}
+		w.exec(w.super, "ROLLBACK")
+	}
+}
+
 func TestVersionIsTheSchemas(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	if v := one[string](w, w.analyst, `SELECT dp_version()`); !strings.HasPrefix(v, fmt.Sprintf("dpsidecar %s, schema %d with functions %s ", version.Number, install.Latest(), sql.Current().Fingerprint)) {
