@@ -666,7 +666,7 @@ func TestAClaimAndItsEntryNameTheAccounting(t *testing.T) {
 	w.registerAgain("rdp", 1, 1e-6)
 	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
 	worker := w.connect(w.system.URL("dp_sidecar"))
-	said := one[string](w, worker, `SELECT format('%s %s', c #>> '{dataset,accounting}', c #> '{dataset,order}') FROM dp_int.job_claim(gen_random_uuid(), '30 s') AS c`)
+	said := one[string](w, worker, `SELECT format('%s %s', c #>> '{dataset,accounting}', c #> '{dataset,order}') FROM dp_int.job_claim(gen_random_uuid(), '30 s', NULL) AS c`)
 	if said != "rdp 25" {
 		t.Errorf("the claim says %s", said)
 	}

@@ -124,7 +124,7 @@ func TestVerifyNoticesAPriceTooLow(t *testing.T) {
 		{`0.4, 0.03125, 0, '{}'`, false}, {`0.5, 0.03, 0, '{}'`, false}, {`0.5, 0.03125, 0, '{}', array_fill(0.001, '{126}'), 1`, false},
 	} {
 		w.exec(w.super, `BEGIN`)
-		claim := one[string](w, w.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')::text`)
+		claim := one[string](w, w.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s', NULL)::text`)
 		w.exec(w.super, `SELECT dp_int.job_charge((c ->> 'id')::uuid, (c ->> 'token')::uuid, 1000, '{"bounded_range": {"epsilon": 0.5}}', `+c.costs+`) FROM (SELECT $1::jsonb AS c) AS claim`, claim)
 		wrong := w.verify()
 		if ok := len(wrong) == 0; ok != c.ok || !ok && !strings.HasPrefix(wrong[0], "every charge costs at least") {

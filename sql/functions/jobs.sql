@@ -292,7 +292,11 @@ END $$;
 -- but parked after the fourth sidecar that ended while it worked on it. Jobs that need no worker
 -- (canceled, or answered by a kept release) are ended on the way, at most a hundred per call, so that
 -- their ends are soon committed.
-CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
+--
+-- p_build: the schema version and the fingerprint of functions with which the sidecar works; NULL: any. One
+-- of another build gets no job, in the very transaction that would give it one: it would leave out what it
+-- does not know of a request, such as a window or a unit, between an upgrade and its next heartbeat.
+CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval, p_build text) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job;
@@ -301,6 +305,8 @@ DECLARE
 BEGIN
   IF dp_int.is_copy() THEN
     RETURN NULL;  -- the original and the copy would both release under one charge
+  ELSIF p_build <> (SELECT concat_ws(' ', dp_int.schema_version(), c.fingerprint) FROM dp_int.installed_code c) THEN
+    RETURN NULL;
   END IF;
   PERFORM dp_int.follow_promotion();
   PERFORM dp_int.shorten_leases();
