@@ -191,6 +191,9 @@ func TestDefinersPinTheirSettings(t *testing.T) {
 	}
 }
 
+// tiny are budgets whose orders are so large that 1 + 1/order has few digits of 1/order.
+var tiny = []privacy.Budget{{Epsilon: 1e-12, Delta: 3.7e-9}, {Epsilon: 1e-12, Delta: 1e-30}, {Epsilon: 3e-9, Delta: 1e-6}, {Epsilon: 1e-7, Delta: 1e-12}}
+
 var budgets = func() (list []privacy.Budget) {
 	for _, eps := range []float64{1e-6, .001, .03, .5, 1, 2.7, 20, 150} {
 		for _, delta := range []float64{.3, 1e-5, 1e-6, 3.7e-9, 1e-30} {
@@ -207,7 +210,7 @@ const exactly = "dp_int.exact($1), dp_int.exact($2)"
 func TestCapsAgreeWithPrivacy(t *testing.T) {
 	conn := database(t)
 	setUp(t, conn)
-	for _, b := range budgets {
+	for _, b := range append(tiny, budgets...) {
 		reserve := privacy.Reserve(b.Delta)
 		if fits := query[bool](t, conn, "SELECT dp_int.exact($1) <= dp_int.reserve(dp_int.exact($2)) AND dp_int.exact($1) >= dp_int.reserve(dp_int.exact($2)) * (1 - 1e-14)", reserve, b.Delta)[0]; !fits {
 			t.Errorf("%v: reserve %v", b, reserve)
@@ -243,7 +246,7 @@ func TestCapsAgreeWithPrivacy(t *testing.T) {
 func TestTheMixtureEndsAtItsCap(t *testing.T) {
 	conn := database(t)
 	setUp(t, conn)
-	for _, b := range budgets {
+	for _, b := range append(tiny, budgets...) {
 		for share, want := range map[float64]bool{1 - 1e-11: true, 1: false, 1 + 1e-11: false} {
 			got := query[bool](t, conn, `SELECT cap = 0 OR dp_int.admits('zcdp', e, d, cap, ROW(cap * 2, o * cap / 2, 1, cap * ($3::float8::text::numeric - 0.5))::dp_int.tally) = $4
 				FROM (SELECT dp_int.exact($1) AS e, dp_int.exact($2) AS d, dp_int.cap('zcdp', NULL, `+exactly+`) AS cap,

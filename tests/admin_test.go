@@ -165,6 +165,38 @@ func TestVersionSkewIsRefused(t *testing.T) {
 	}
 }
 
+// Between an upgrade and its next heartbeat a sidecar of before gets no job: it would leave out what it does not know of a request.
+func TestAnUpgradeLeavesNoJobToItsFormerSidecar(t *testing.T) {
+	t.Parallel()
+	for what, upgrade := range map[string]string{
+		"functions": `UPDATE dp_int.installed_code SET fingerprint = '0123456789ab'`,
+		"tables":    `UPDATE dp_int.schema_migrations SET version = 9999`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := lonelyWorld(t, 1, 0)
+			s, ended := w.sidecar(func(c *job.Config) { c.Schema = sql.Current() })
+			w.eventually("it is ready", func() bool { return s.Ready() == nil })
+			w.mustRegress(w.analyst, ask, w.dataset, 0.25)
+			entries := w.entries()
+			w.exec(w.super, "BEGIN")
+			w.exec(w.super, upgrade)
+			w.exec(w.super, "COMMIT")
+			id := w.submit(0.5, `{}`)
+			select {
+			case err := <-ended:
+				if !errors.Is(err, job.ErrSchema) {
+					t.Errorf("it ends with %v", err)
+				}
+			case <-time.After(2 * time.Minute):
+				t.Error("it goes on under another schema")
+			}
+			if state := one[string](w, w.super, `SELECT concat(state, ' ', attempt) FROM dp_int.job WHERE id = $1::text::uuid`, id); state != "queued 0" || w.entries() != entries {
+				t.Errorf("the job is %s, and there are %d entries more", state, w.entries()-entries)
+			}
+		})
+	}
+}
+
 // The database believes in sessions of dp_sidecar alone. Whoever else serves would
 // leave every caller with DP001, so it ends at once.
 func TestOnlyDpSidecarServes(t *testing.T) {

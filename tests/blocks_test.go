@@ -605,7 +605,7 @@ func (h *blockHistory) handsBack() {
 	}
 	for attempt := range 2 {
 		var o ledger.Owner
-		if err := h.super.QueryRow(context.Background(), `SELECT c ->> 'id', c ->> 'token' FROM dp_int.job_claim(gen_random_uuid(), '1 h') AS c`).Scan(&o.Job, &o.Token); err != nil || o.Job != job {
+		if err := h.super.QueryRow(context.Background(), `SELECT c ->> 'id', c ->> 'token' FROM dp_int.job_claim(gen_random_uuid(), '1 h', NULL) AS c`).Scan(&o.Job, &o.Token); err != nil || o.Job != job {
 			h.Fatalf("claimed %q, not %s: %v", o.Job, job, err)
 		}
 		if _, err := ledger.Charge(context.Background(), h.super, o, ledger.Entry{Event: privacy.Pure{Epsilon: .5}, Rows: 10}); err != nil {

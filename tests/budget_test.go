@@ -300,6 +300,37 @@ func TestAFirstRequestHoldsNoOtherSteward(t *testing.T) {
 	}
 }
 
+// A grant and its revocation, which goes through former data sets of the name first, wait for each other in one order.
+func TestAGrantAndARevocationDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 10, 0)
+	w.registerAgain("pure", 10, 0) // granted before, and again
+	ctx := context.Background()
+	granting, revoking := w.connect(w.system.StewardURL()), w.connect(w.system.StewardURL())
+	call := func(conn *pgx.Conn, sql string) <-chan error {
+		done := make(chan error, 1)
+		go func() { _, err := conn.Exec(ctx, sql, w.dataset, w.person); done <- err }()
+		w.eventually("it waits", func() bool {
+			return one[bool](w, w.super, `SELECT coalesce((SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1), false)`, conn.PgConn().PID())
+		})
+		return done
+	}
+	holder := w.connect(w.system.SuperuserURL())
+	w.exec(holder, `BEGIN`)
+	w.exec(holder, `SELECT FROM dp_int.dataset_grant g JOIN dp_int.dataset d ON d.id = g.dataset WHERE d.name = $1 AND d.unregistered_at IS NULL FOR UPDATE OF g`, w.dataset)
+	granted := call(granting, `SELECT dp_grant($1, $2, 3)`)
+	revoked := call(revoking, `SELECT dp_revoke($1, $2)`)
+	w.exec(holder, `COMMIT`)
+	for what, err := range map[string]error{"grant": <-granted, "revocation": <-revoked} {
+		if err != nil {
+			t.Errorf("the %s: %v", what, err)
+		}
+	}
+	if one[bool](w, w.super, `SELECT EXISTS (SELECT FROM dp_int.dataset_grant g JOIN dp_int.dataset d ON d.id = g.dataset WHERE d.name = $1)`, w.dataset) {
+		t.Error("a grant is left")
+	}
+}
+
 // A job whose account another job's charge holds is told so, and not to end the sidecar's session.
 func TestAChargeThatHoldsAnAccountIsNoGrant(t *testing.T) {
 	t.Parallel()
@@ -666,7 +697,7 @@ func TestAClaimAndItsEntryNameTheAccounting(t *testing.T) {
 	w.registerAgain("rdp", 1, 1e-6)
 	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
 	worker := w.connect(w.system.URL("dp_sidecar"))
-	said := one[string](w, worker, `SELECT format('%s %s', c #>> '{dataset,accounting}', c #> '{dataset,order}') FROM dp_int.job_claim(gen_random_uuid(), '30 s') AS c`)
+	said := one[string](w, worker, `SELECT format('%s %s', c #>> '{dataset,accounting}', c #> '{dataset,order}') FROM dp_int.job_claim(gen_random_uuid(), '30 s', NULL) AS c`)
 	if said != "rdp 25" {
 		t.Errorf("the claim says %s", said)
 	}

@@ -214,7 +214,7 @@ func TestACopyInAnotherClusterTakesTheOriginalsPlace(t *testing.T) {
 	first := w.mustRegress(w.analyst, ask, w.dataset, 0.5)
 	stop()
 	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.25)`, w.dataset)
-	claim := one[string](w, w.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')::text`)
+	claim := one[string](w, w.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s', NULL)::text`)
 	w.exec(w.super, `SELECT dp_int.job_charge((c ->> 'id')::uuid, (c ->> 'token')::uuid, 1000, '{"bounded_range": {"epsilon": 0.25}}', 0.25, 0.0078125, 0, '{}') FROM (SELECT $1::jsonb AS c) AS claim`, claim)
 	waiting := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.125)::text`, w.dataset)
 
@@ -231,7 +231,7 @@ func TestACopyInAnotherClusterTakesTheOriginalsPlace(t *testing.T) {
 	c := w.restore(other, "restored")
 	_, err = regress(c.analyst, ask, w.dataset, 0.5)
 	c.wantError(err, "DP003", "dpsidecar adopt")
-	if claimed := one[bool](c.world, c.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s') IS NOT NULL`); claimed {
+	if claimed := one[bool](c.world, c.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s', NULL) IS NOT NULL`); claimed {
 		t.Error("a job of the original can be claimed in the copy")
 	}
 	if adopted := c.adopt(true); len(adopted) != 1 || adopted[0].Remaining != 1.25 {
@@ -453,7 +453,7 @@ func TestAJobUnderWayDoesNotEndInACopy(t *testing.T) {
 	_, err := hand.conn.Exec(context.Background(), `SELECT dp_int.job_publish($1, $2, 'by hand', '{x}', '{1}')`, job, token)
 	w.wantError(err, "DP003", "is a copy")
 	// Nor does it claim one that the original may release by now, and give its charge back.
-	if !one[bool](w, hand.conn, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s') IS NULL`) || w.entries() != entries {
+	if !one[bool](w, hand.conn, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s', NULL) IS NULL`) || w.entries() != entries {
 		t.Error("a job is claimed in a copy")
 	}
 }

@@ -26,7 +26,7 @@ func TestAPublicationDuringAClaimIsNotMissed(t *testing.T) {
 	claimed := make(chan string)
 	worker := w.connect(w.system.URL("dp_sidecar"))
 	go func() {
-		claimed <- one[string](w, worker, `SELECT coalesce(dp_int.job_claim(gen_random_uuid(), '30 s')->>'id', 'nothing')`)
+		claimed <- one[string](w, worker, `SELECT coalesce(dp_int.job_claim(gen_random_uuid(), '30 s', NULL)->>'id', 'nothing')`)
 	}()
 	time.Sleep(200 * time.Millisecond)
 	w.exec(w.connect(w.system.URL("dp_sidecar")), `SELECT dp_int.job_publish($1, $2, 'x', '{x}', '{1}')`, job, token)
@@ -53,7 +53,7 @@ func TestFollowersOfAFollowerAreAnswered(t *testing.T) {
 		}
 		worker := w.connect(w.system.URL("dp_sidecar"))
 		claim := func() (job, token string) {
-			c := one[string](w, worker, `SELECT coalesce(dp_int.job_claim(gen_random_uuid(), '1 h'), '{}')::text`)
+			c := one[string](w, worker, `SELECT coalesce(dp_int.job_claim(gen_random_uuid(), '1 h', NULL), '{}')::text`)
 			return one[string](w, w.super, `SELECT coalesce($1::jsonb ->> 'id', '')`, c), one[string](w, w.super, `SELECT coalesce($1::jsonb ->> 'token', '')`, c)
 		}
 		follow := func() {

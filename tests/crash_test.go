@@ -77,7 +77,7 @@ func TestCrashesAreNoticed(t *testing.T) {
 			c := newCrash(t, binary)
 			c.mutate(mutant.function, mutant.old, mutant.new)
 			if name == "what was read is given back" {
-				c.mutate("dp_int.job_claim(uuid, interval)", "IF j.state <> 'reading' THEN", "IF true THEN")
+				c.mutate("dp_int.job_claim(uuid, interval, text)", "IF j.state <> 'reading' THEN", "IF true THEN")
 			}
 			c.tolerant = true
 			defer func() { t.Logf("%d violations, the first: %.200s", len(c.violations), append(c.violations, "none")[0]) }()

@@ -24,7 +24,7 @@ func TestAnAnalystCannot(t *testing.T) {
 		"enqueue as somebody else":  `SELECT dp_int.enqueue(gen_random_uuid(), 'steward', 'l1', '{dataset}', 1, 0, NULL, NULL, true, '{}', '{}')`,
 		"charge":                    `SELECT dp_int.ledger_charge(1, 'x', gen_random_uuid(), '{}', 1, 1, 0)`,
 		"publish":                   `SELECT dp_int.job_publish('{job}', gen_random_uuid(), 'x', '{a}', '{1}')`,
-		"claim":                     `SELECT dp_int.job_claim(gen_random_uuid(), '1 h')`,
+		"claim":                     `SELECT dp_int.job_claim(gen_random_uuid(), '1 h', NULL)`,
 		"be a sidecar":              `SELECT dp_int.worker_beat(gen_random_uuid(), pg_backend_pid(), 'x')`,
 		"drive the cached loopback": `SELECT dp_dblink.dblink_exec('dp_loop', 'SELECT 1')`,
 		"open a loopback":           `SELECT dp_dblink.dblink_connect('mine', 'dp_loop')`,

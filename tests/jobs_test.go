@@ -28,7 +28,7 @@ const (
 func (w *world) abandon(at step) (job, token string) {
 	w.Helper()
 	worker := w.connect(w.system.URL("dp_sidecar"))
-	claim := one[string](w, worker, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')::text`)
+	claim := one[string](w, worker, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s', NULL)::text`)
 	job = one[string](w, w.super, `SELECT $1::jsonb ->> 'id'`, claim)
 	token = one[string](w, w.super, `SELECT $1::jsonb ->> 'token'`, claim)
 	if at >= charged {
@@ -566,7 +566,7 @@ func (w worker) claim() (job, token string) {
 
 func (w worker) claimFor(lease string) (job, token string) {
 	w.Helper()
-	c := one[string](w.world, w.conn, `SELECT coalesce(dp_int.job_claim(gen_random_uuid(), $1::text::interval), '{"id": "", "token": ""}')::text`, lease)
+	c := one[string](w.world, w.conn, `SELECT coalesce(dp_int.job_claim(gen_random_uuid(), $1::text::interval, NULL), '{"id": "", "token": ""}')::text`, lease)
 	return one[string](w.world, w.super, `SELECT $1::jsonb ->> 'id'`, c), one[string](w.world, w.super, `SELECT $1::jsonb ->> 'token'`, c)
 }
 

@@ -197,7 +197,7 @@ func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	w.eventually("the job is queued", func() bool {
 		return one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE state = 'queued'`) == 1
 	})
-	claim := one[string](w, worker, `SELECT dp_int.job_claim(gen_random_uuid(), '100 s')::text`)
+	claim := one[string](w, worker, `SELECT dp_int.job_claim(gen_random_uuid(), '100 s', NULL)::text`)
 	job, token := one[string](w, w.super, `SELECT $1::jsonb ->> 'id'`, claim), one[string](w, w.super, `SELECT $1::jsonb ->> 'token'`, claim)
 	w.exec(worker, `SELECT dp_int.job_charge($1, $2, 1000, '{"bounded_range": {"epsilon": 0.5}}', 0.5, 0.03125, 0, '{}')`, job, token)
 	w.exec(worker, `SELECT dp_int.job_read($1, $2, '4 min 20 s', 9)`, job, token)

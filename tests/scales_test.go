@@ -161,7 +161,7 @@ func TestJobsKeepTheirScales(t *testing.T) {
 	other := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 1, target => 'age', features => '{region}')::text`, w.dataset)
 	w.exec(w.steward, `SELECT dp_set_scales($1, '{"amount": {"center": 500, "scale": 300}}')`, w.dataset)
 	w.exec(w.super, `UPDATE dp_int.job SET lease_until = clock_timestamp() WHERE id = $1`, read)
-	claim := one[string](w, hand.conn, `SELECT dp_int.job_claim(gen_random_uuid(), '0 s')::text`)
+	claim := one[string](w, hand.conn, `SELECT dp_int.job_claim(gen_random_uuid(), '0 s', NULL)::text`)
 	if got := one[string](w, w.super, `SELECT $1::jsonb ->> 'id' || ' ' || ($1::jsonb #>> '{dataset,scales}')`, claim); got != read+` {"age": 40, "amount": 500}` {
 		t.Errorf("claimed again: %s", got)
 	}

@@ -407,6 +407,28 @@ func TestASlowCountStopsNoHeartbeat(t *testing.T) {
 	}
 }
 
+// A job that is past the point of no return does not wait for a steward's open transaction to publish a number of rows. It would
+// be tried again and again, and be parked.
+func TestNoStewardHoldsAJobThatReads(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 10, 0)
+	w.serve()
+	w.mustRegress(w.analyst, ask, w.dataset, 0.25)
+	w.exec(w.super, `INSERT INTO public.`+w.dataset+` SELECT * FROM public.`+w.dataset+` LIMIT 5`)
+	holder := w.connect(w.system.StewardURL())
+	w.exec(holder, `BEGIN`)
+	w.exec(holder, `SELECT dp_set_placement($1, 'memory')`, w.dataset)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.125)
+	if n := one[int](w, w.super, `SELECT max(attempt) FROM dp_int.job`); n != 1 {
+		t.Errorf("%d attempts", n)
+	}
+	w.exec(holder, `ROLLBACK`)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	if n := one[int64](w, w.steward, `SELECT row_count FROM dp.datasets WHERE dataset = $1`, w.dataset); n != 1005 {
+		t.Errorf("%d rows are published", n)
+	}
+}
+
 // The number of rows that a job has published while a long count ran is the newer one, and stays.
 func TestALongCountReplacesNoNewerOne(t *testing.T) {
 	t.Parallel()
@@ -414,7 +436,7 @@ func TestALongCountReplacesNoNewerOne(t *testing.T) {
 	w.serve()
 	w.slowToCount(3)
 	w.eventually("it counts", func() bool { return one[bool](w, w.super, sleeping) })
-	w.exec(w.super, `SELECT dp_int.counted(id, 999) FROM dp_int.dataset WHERE name = 'sleeper'`)
+	w.exec(w.super, `SELECT dp_int.counted(id, 999, true) FROM dp_int.dataset WHERE name = 'sleeper'`)
 	w.eventually("the count has ended", func() bool { return !one[bool](w, w.super, sleeping) })
 	w.idle()
 	time.Sleep(200 * time.Millisecond) // between its end and what it may write

@@ -124,7 +124,7 @@ func TestAClaimPassesOneTurnstile(t *testing.T) {
 	}
 	w.exec(w.super, `BEGIN`)
 	w.exec(w.super, `SELECT FROM dp_int.turnstile t JOIN dp_int.dataset d ON d.id = t.dataset WHERE d.name = $1 FOR UPDATE OF t`, other.dataset)
-	w.exec(hand.conn, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')`)
+	w.exec(hand.conn, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s', NULL)`)
 	w.exec(w.super, `COMMIT`)
 	hand.claim()
 	for _, job := range leading {

@@ -282,7 +282,10 @@ func TestUpgradeReplacesFunctionsWithOtherColumns(t *testing.T) {
 	}
 	w.exec(w.super, `CREATE FUNCTION dp_int.solve_moments(p_sums float8[], p_size int, p_noise float8, p_ridge float8, p_alike int,
 		OUT b float8[], OUT a float8[], OUT covariance float8[], OUT noise float8[], OUT why_null text) LANGUAGE sql IMMUTABLE AS 'SELECT NULL::float8[], NULL::float8[], NULL::float8[], NULL::float8[], NULL::text';
-		ALTER FUNCTION dp_int.solve_moments OWNER TO dp_owner`)
+		ALTER FUNCTION dp_int.solve_moments OWNER TO dp_owner;
+		CREATE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';  -- with other arguments
+		CREATE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void LANGUAGE sql AS '';
+		ALTER FUNCTION dp_int.job_claim OWNER TO dp_owner; ALTER FUNCTION dp_int.counted OWNER TO dp_owner`)
 	w.upgrade()
 	if v, err := install.Version(context.Background(), config); err != nil || v != install.Latest() {
 		t.Errorf("version %d, %v", v, err)

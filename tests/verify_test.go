@@ -124,7 +124,7 @@ func TestVerifyNoticesAPriceTooLow(t *testing.T) {
 		{`0.4, 0.03125, 0, '{}'`, false}, {`0.5, 0.03, 0, '{}'`, false}, {`0.5, 0.03125, 0, '{}', array_fill(0.001, '{126}'), 1`, false},
 	} {
 		w.exec(w.super, `BEGIN`)
-		claim := one[string](w, w.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')::text`)
+		claim := one[string](w, w.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s', NULL)::text`)
 		w.exec(w.super, `SELECT dp_int.job_charge((c ->> 'id')::uuid, (c ->> 'token')::uuid, 1000, '{"bounded_range": {"epsilon": 0.5}}', `+c.costs+`) FROM (SELECT $1::jsonb AS c) AS claim`, claim)
 		wrong := w.verify()
 		if ok := len(wrong) == 0; ok != c.ok || !ok && !strings.HasPrefix(wrong[0], "every charge costs at least") {
@@ -208,6 +208,36 @@ func TestVerifyUnderstandsALoweredBudget(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_set_budget($1, 0.1, 1e-9)`, w.dataset)
 	if wrong := w.verify(); len(wrong) > 0 {
 		t.Error(wrong)
+	}
+}
+
+// The logarithms of another processor or C library may differ in their last digit, and with them the orders of filters. A ledger
+// that was written by those, by a charge that fills filter 3, is as right here.
+func TestVerifyOnAnotherProcessor(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 4, 1e-6)
+	w.mustCharge(privacy.ZCDP{Rho: .05})
+	w.mustCharge(privacy.Pure{Epsilon: one[float64](w, w.super, `
+		SELECT (o * (a.cap * (1 - 1e-12) - a.rest_rho) * (1 - 1e-15))::float8
+		  FROM dp_int.account a, dp_int.order_of_limit(a.accounting, a.epsilon, a.delta) AS o WHERE a.id = `+account, w.dataset)})
+	if _, err := w.charge(privacy.Pure{Epsilon: 1e-9}); err == nil {
+		t.Error("filter 3 is not full")
+	}
+	for _, factor := range []string{"1 + 1e-13", "1 - 1e-13"} {
+		w.exec(w.super, "BEGIN")
+		for _, f := range []string{"order_for_rho(float8,float8)", "order_for_mixture(float8,float8,float8)", "order_for_epsilon(float8,float8)"} {
+			w.exec(w.super, `DO $do$ BEGIN
+				EXECUTE regexp_replace(pg_get_functiondef('dp_int.`+f+`'::regprocedure), '1 \+ (x|lo)::numeric', '1 + (\1 * (`+factor+`))::numeric');
+			END $do$`)
+		}
+		if wrong := w.verify(); len(wrong) > 0 {
+			t.Errorf("orders times %s: %q", factor, wrong)
+		}
+		w.exec(w.super, "UPDATE dp_int.account SET proven_epsilon = proven_epsilon * 1.000001 WHERE id = "+account, w.dataset)
+		if wrong := w.verify(); len(wrong) != 1 || !strings.HasPrefix(wrong[0], "every account ends where its chain ends") {
+			t.Errorf("what is proven was changed: %q", wrong)
+		}
+		w.exec(w.super, "ROLLBACK")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/spill"
+	"dpsidecar/sql"
 )
 
 // claim is a job as dp_int.job_claim hands it out.
@@ -321,10 +322,11 @@ func (s *Sidecar) accountant(c *claim) privacy.Accountant {
 	return privacy.Concentrated{}
 }
 
-// claimNext claims the next job of the queue; nil if there is none.
+// claimNext claims the next job of the queue; nil if there is none, or if the schema is no longer that of
+// this program.
 func (s *Sidecar) claimNext(ctx context.Context) (*claim, error) {
 	var text []byte
-	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.job_claim($1, $2)", s.id, s.config.Lease).Scan(&text); err != nil || text == nil {
+	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.job_claim($1, $2, nullif($3, ''))", s.id, s.config.Lease, s.build()).Scan(&text); err != nil || text == nil {
 		return nil, err
 	}
 	c := new(claim)
@@ -332,4 +334,12 @@ func (s *Sidecar) claimNext(ctx context.Context) (*claim, error) {
 		return nil, fmt.Errorf("claimed job: %w", err)
 	}
 	return c, nil
+}
+
+// build identifies the schema that this sidecar requires, as dp_int.job_claim compares it; empty: any.
+func (s *Sidecar) build() string {
+	if s.config.Schema == (sql.Schema{}) {
+		return ""
+	}
+	return fmt.Sprint(s.config.Schema.Version, " ", s.config.Schema.Fingerprint)
 }

@@ -68,7 +68,7 @@ func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Ide
 	if err != nil {
 		return 0, err
 	}
-	return n, s.autocommit.exec(ctx, "SELECT dp_int.counted(dataset, $2) FROM dp_int.uncounted() WHERE dataset = $1", dataset, n)
+	return n, s.autocommit.exec(ctx, "SELECT dp_int.counted(dataset, $2, true) FROM dp_int.uncounted() WHERE dataset = $1", dataset, n)
 }
 
 // countIn counts the rows of a relation that conn's transaction sees, node by node if possible.
@@ -86,13 +86,13 @@ func (s *Sidecar) countIn(ctx context.Context, conn *pgx.Conn, relation pgx.Iden
 	return p.count(ctx, conn, relation)
 }
 
-// publishRowCount publishes the number of rows of a job's data set if it has changed. It does nothing for a
-// sample, whose size is not that number, and with blocks, where the count of the window is published with
-// the release.
+// publishRowCount publishes the number of rows of a job's data set if it has changed, unless a steward's
+// open transaction holds the data set: then a later job does. It does nothing for a sample, whose size is
+// not that number, and with blocks, where the count of the window is published with the release.
 func (s *Sidecar) publishRowCount(ctx context.Context, c *claim, n int64) error {
 	_, sample := c.Request.Options[catalogue.SampleRows]
 	if known := c.Dataset.RowCount; sample || c.Dataset.Block != nil || known != nil && *known == n {
 		return nil
 	}
-	return s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n)
+	return s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2, false)", c.Dataset.ID, n)
 }

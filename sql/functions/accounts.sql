@@ -63,7 +63,8 @@ DECLARE
 BEGIN
   FOR i IN 1..50 LOOP
     x := sqrt(lo * hi);
-    rho := (epsilon + ln(1 + 1 / x) + (ln(1 + x) + ln(delta)) / x) / (1 + x);
+    -- 2 atanh(1/(2x + 1)) is ln(1 + 1/x), and has its digits also where 1 + 1/x has none of 1/x: of a tiny epsilon they decide.
+    rho := (epsilon + CASE WHEN x > 1 THEN 2 * atanh(1 / (2 * x + 1)) ELSE ln(1 + 1 / x) END + (ln(1 + x) + ln(delta)) / x) / (1 + x);
     IF rho + (ln(1 + x) + ln(delta)) / (x * x) < 0 THEN lo := x; ELSE hi := x; END IF;
   END LOOP;
   RETURN 1 + x::numeric;

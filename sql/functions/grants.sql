@@ -55,13 +55,13 @@ BEGIN
   END;
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   d := dp_int.dataset_of(dp_grant.dataset);
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the grant, as in dp_revoke
   IF dp_grant.epsilon IS NOT NULL THEN
     IF NOT (dp_grant.epsilon > 0 AND dp_grant.epsilon < 'Infinity') THEN
       RAISE EXCEPTION 'a personal limit must be a positive finite epsilon, not %', dp_grant.epsilon
         USING ERRCODE = '22023', HINT = 'For instance 1; NULL sets none. dp_revoke takes a grant back.';
     END IF;
     eps := dp_int.exact(dp_grant.epsilon);
-    SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
     own_cap := dp_int.positive_cap(a, eps, a.delta);
   END IF;
   SELECT * INTO former FROM dp_int.dataset_grant g WHERE g.dataset = d.id AND g.principal = grantee_id;
@@ -93,6 +93,7 @@ BEGIN
     PERFORM dp_int.dataset_of(dp_revoke.dataset);  -- raises
   END IF;
   FOR d IN SELECT o.* FROM dp_int.dataset o WHERE o.name = dp_revoke.dataset ORDER BY o.account, o.id LOOP  -- former ones too: their grants show their releases
+    PERFORM FROM dp_int.account a WHERE a.id = d.account AND EXISTS (SELECT FROM dp_int.dataset_grant o WHERE o.dataset = d.id) FOR UPDATE;
     DELETE FROM dp_int.dataset_grant o  -- of the role that has this name, or of a dropped role that had it
      WHERE o.dataset = d.id
        AND (o.principal = dp_int.principal_of(dp_revoke.grantee) OR o.grantee = dp_revoke.grantee AND dp_int.role_of(o.principal) IS NULL);

@@ -292,7 +292,11 @@ END $$;
 -- but parked after the fourth sidecar that ended while it worked on it. Jobs that need no worker
 -- (canceled, or answered by a kept release) are ended on the way, at most a hundred per call, so that
 -- their ends are soon committed.
-CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
+--
+-- p_build: the schema version and the fingerprint of functions with which the sidecar works; NULL: any. One
+-- of another build gets no job, in the very transaction that would give it one: it would leave out what it
+-- does not know of a request, such as a window or a unit, between an upgrade and its next heartbeat.
+CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval, p_build text) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job;
@@ -301,6 +305,8 @@ DECLARE
 BEGIN
   IF dp_int.is_copy() THEN
     RETURN NULL;  -- the original and the copy would both release under one charge
+  ELSIF p_build <> (SELECT concat_ws(' ', dp_int.schema_version(), c.fingerprint) FROM dp_int.installed_code c) THEN
+    RETURN NULL;
   END IF;
   PERFORM dp_int.follow_promotion();
   PERFORM dp_int.shorten_leases();
@@ -655,10 +661,13 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   SELECT id, schema_name, relation_name, unit FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL AND block IS NULL
 $$;
 
--- Publishes the number of rows or persons of a data set.
-CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
+-- Publishes the number of rows or persons of a data set. A job has passed the point of no return when it does so, and
+-- does not wait (p_wait): where a steward's open transaction holds the data set, a later job publishes its number.
+CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint, p_wait boolean) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND persons IS NULL AND block IS NULL AND row_count IS DISTINCT FROM p_row_count
+  SELECT FROM dp_int.dataset WHERE id = p_dataset AND p_wait FOR NO KEY UPDATE;
+  UPDATE dp_int.dataset SET row_count = p_row_count
+   WHERE id = (SELECT id FROM dp_int.dataset WHERE id = p_dataset AND persons IS NULL AND block IS NULL AND row_count IS DISTINCT FROM p_row_count FOR NO KEY UPDATE SKIP LOCKED);
 $$;
 GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_head, dp_int.job_read,
   dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.job_stop, dp_int.uncounted, dp_int.counted TO dp_sidecar;
