@@ -2,8 +2,9 @@
 BEGIN;
 SET LOCAL ROLE dp_owner;
 
--- They take one argument more now.
+-- These take other arguments now.
 DROP FUNCTION IF EXISTS dp_int.job_claim(uuid, interval);
 DROP FUNCTION IF EXISTS dp_int.counted(bigint, bigint);
+DROP FUNCTION IF EXISTS dp_int.rows_for_intervals(text, int, int, int, float8, float8);
 
 COMMIT;
