@@ -12,6 +12,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -63,7 +64,7 @@ func BenchmarkLinearRegress(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			p, err := algorithm.Plan(dpsco.Shape{N: rows, D: features + 1, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+			p, err := algorithm.Plan(table.Shape{N: rows, D: features + 1, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 			if err != nil {
 				b.Fatal(err)
 			}

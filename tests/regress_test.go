@@ -15,6 +15,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
 
@@ -109,7 +110,7 @@ func planned(t *testing.T, model string, options map[string]any, features []stri
 		t.Fatalf("%s %v: %v", model, options, err)
 	}
 	budget, accountant := budgetOf(model)
-	p, err := algorithm.Plan(dpsco.Shape{N: 10_000, D: 3, Intercept: true}, budget, accountant)
+	p, err := algorithm.Plan(table.Shape{N: 10_000, D: 3, Intercept: true}, budget, accountant)
 	if err != nil {
 		t.Fatalf("%s %v: %v", model, options, err)
 	}

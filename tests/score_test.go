@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -356,7 +357,7 @@ func TestTheRowsThatAScoreNeeds(t *testing.T) {
 		r, src := rand.New(rand.NewPCG(5, 5)), mechtest.Source(t, 5)
 		counted := func(rows float64) (values, intervals int) {
 			for range draws {
-				x := dpsco.Data{Shape: dpsco.Shape{N: int(rows), D: 1, Intercept: true}, Y: make([]float64, int(rows))}
+				x := table.Data{Shape: table.Shape{N: int(rows), D: 1, Intercept: true}, Y: make([]float64, int(rows))}
 				for i := range x.Y {
 					switch u := r.Float64(); model {
 					case "logistic":

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/spill"
@@ -30,7 +31,7 @@ func BenchmarkFitOnDisk(b *testing.B) {
 		b.Fatal(err)
 	}
 	fit := func(numbers func(n int) []float64) time.Duration {
-		x := dpsco.Data{Shape: dpsco.Shape{N: n, D: 4, Intercept: true}, Make: numbers, Y: numbers(n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 4, Intercept: true}, Make: numbers, Y: numbers(n)}
 		for range names {
 			x.X = append(x.X, numbers(n))
 		}

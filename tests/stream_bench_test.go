@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/spill"
@@ -54,7 +55,7 @@ func BenchmarkStreamsAPass(b *testing.B) {
 
 // passAndStream are nanoseconds a row: the least of three fits, over their passes, and of the sums
 // before each.
-func passAndStream(b *testing.B, x dpsco.Data) (pass, stream float64) {
+func passAndStream(b *testing.B, x table.Data) (pass, stream float64) {
 	algorithm, err := dpsco.Recipe("linear", nil, nil)
 	if err != nil {
 		b.Fatal(err)
@@ -98,7 +99,7 @@ func nanoseconds(b *testing.B, f func()) float64 {
 }
 
 // sumColumns adds up all columns, each core those of a part of the rows.
-func sumColumns(b *testing.B, x dpsco.Data) {
+func sumColumns(b *testing.B, x table.Data) {
 	var all sync.WaitGroup
 	cores := runtime.GOMAXPROCS(0)
 	for c := range cores {
@@ -117,9 +118,9 @@ func sumColumns(b *testing.B, x dpsco.Data) {
 }
 
 // normalRows have standard normal features and a target that is their sum and as much noise.
-func normalRows(n, features int, numbers func(n int) []float64) dpsco.Data {
+func normalRows(n, features int, numbers func(n int) []float64) table.Data {
 	r := rand.New(rand.NewPCG(1, 2))
-	x := dpsco.Data{Shape: dpsco.Shape{N: n, D: features + 1, Intercept: true}, Make: numbers, Y: numbers(n)}
+	x := table.Data{Shape: table.Shape{N: n, D: features + 1, Intercept: true}, Make: numbers, Y: numbers(n)}
 	for range features {
 		x.X = append(x.X, numbers(n))
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/memory"
 	"github.com/jackc/pgx/v5"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
 
@@ -174,7 +174,7 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 // levels divide the rows into groups; empty for none. A row that a filter leaves out gets a missing target.
 // Nothing else is copied, and the result may be overwritten: do not use the record afterwards. numbers
 // allocates columns, as Request.Make does.
-func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []float64) dpsco.Data {
+func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []float64) table.Data {
 	var columns [][]float64
 	var group []float64
 	groups := 0
@@ -192,18 +192,18 @@ func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []flo
 			columns = append(columns, values)
 		}
 	}
-	shape := dpsco.Shape{N: int(rec.NumRows()), D: len(columns) - 1, Intercept: intercept}
+	shape := table.Shape{N: int(rec.NumRows()), D: len(columns) - 1, Intercept: intercept}
 	if intercept {
 		shape.D++
 	}
 	shape.GroupCount = groups
-	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Group: group, Make: numbers}
+	return table.Data{Shape: shape, X: columns[1:], Y: columns[0], Group: group, Make: numbers}
 }
 
 // Positions returns a record as Data does, but without a constant and with each category as one column of
 // the indices of levels. If a category named by only has no value in a row, because its level is not used,
 // all values of the row are missing.
-func Positions(rec arrow.Record, only map[string][]string) dpsco.Data {
+func Positions(rec arrow.Record, only map[string][]string) table.Data {
 	var columns [][]float64
 	for j := range int(rec.NumCols()) {
 		if rec.Schema().Field(j).Metadata.FindKey(filters) < 0 {
@@ -217,7 +217,7 @@ func Positions(rec arrow.Record, only map[string][]string) dpsco.Data {
 			}
 		}
 	}
-	return dpsco.Data{Shape: dpsco.Shape{N: int(rec.NumRows()), D: len(columns) - 1}, X: columns[1:], Y: columns[0]}
+	return table.Data{Shape: table.Shape{N: int(rec.NumRows()), D: len(columns) - 1}, X: columns[1:], Y: columns[0]}
 }
 
 // names returns the columns' names quoted for SQL. They are unqualified, so that they can only name

@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/arrowio"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/localpg"
 	"dpsidecar/internal/mech"
 )
@@ -458,7 +458,7 @@ func TestDataSharesTheRecordsMemory(t *testing.T) {
 	rec := mustPull(t, ctx, tx, pgx.Identifier{"public", "t"}, "y", "a", "b")
 	for intercept, d := range map[bool]int{false: 2, true: 3} {
 		data := arrowio.Data(rec, intercept, "", nil)
-		if want := (dpsco.Shape{N: 5, D: d, Intercept: intercept}); data.Shape != want || len(data.X) != want.Columns() {
+		if want := (table.Shape{N: 5, D: d, Intercept: intercept}); data.Shape != want || len(data.X) != want.Columns() {
 			t.Errorf("%+v with %d columns, want %+v", data.Shape, len(data.X), want)
 		}
 		if &data.Y[0] != &values(rec, 0)[0] || &data.X[1][0] != &values(rec, 2)[0] {

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
 
@@ -160,7 +160,7 @@ func keyedQuery(req Request, types []columnType, column string, oid uint32) stri
 }
 
 // Grouped returns the data of a record whose rows are grouped by first.
-func Grouped(x dpsco.Data, first []int, unit Unit) dpsco.Data {
+func Grouped(x table.Data, first []int, unit Unit) table.Data {
 	x.N, x.First, x.MaxRows = len(first)-1, first, unit.MaxRows
 	return x
 }

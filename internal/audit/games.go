@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -36,7 +37,7 @@ var auditBudget = privacy.Budget{Epsilon: 2, Delta: 0.1}
 type worstCase struct {
 	name, model, pair string
 	options           map[string]any
-	tables            func() (a, b dpsco.Data)
+	tables            func() (a, b table.Data)
 	pure              bool // delta is 0
 	slowness          int  // as in Game
 	sources           int  // number of columns that a row is made from, if it is not one for each coefficient
@@ -161,7 +162,7 @@ type options = map[string]any
 
 // linear is a least squares fit. Unless options say otherwise it is not whitened, and the ball of
 // coefficients is so large that no coefficients are projected.
-func linear(name, pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
+func linear(name, pair string, o options, tables func() (a, b table.Data)) worstCase {
 	if o["radius"] == nil {
 		o["radius"] = 1e6
 	}
@@ -172,21 +173,21 @@ func linear(name, pair string, o options, tables func() (a, b dpsco.Data)) worst
 }
 
 // huber is a Huber fit by Newton's method with the same defaults.
-func huber(pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
+func huber(pair string, o options, tables func() (a, b table.Data)) worstCase {
 	c := linear("newton", pair, o, tables)
 	c.model = "huber"
 	return c
 }
 
 // poisson is a fit of counts, which is always whitened.
-func poisson(pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
+func poisson(pair string, o options, tables func() (a, b table.Data)) worstCase {
 	o["radius"] = 1e6
 	return worstCase{name: "newton", model: "poisson", pair: pair, options: o, tables: tables}
 }
 
-// table has one feature, always 1, and a target.
-func table(y ...float64) dpsco.Data {
-	x := dpsco.Data{Shape: dpsco.Shape{N: len(y), D: 1}, X: [][]float64{make([]float64, len(y))}, Y: y}
+// oneFeature has one feature, always 1, and a target.
+func oneFeature(y ...float64) table.Data {
+	x := table.Data{Shape: table.Shape{N: len(y), D: 1}, X: [][]float64{make([]float64, len(y))}, Y: y}
 	for i := range y {
 		x.X[0][i] = 1
 	}
@@ -194,27 +195,27 @@ func table(y ...float64) dpsco.Data {
 }
 
 // flip is 20 targets of 0, except one that is 1e6 or -1e6.
-func flip() (a, b dpsco.Data) {
+func flip() (a, b table.Data) {
 	const n = 20
 	y, z := make([]float64, n), make([]float64, n)
 	y[0], z[0] = 1e6, -1e6
-	return table(y...), table(z...)
+	return oneFeature(y...), oneFeature(z...)
 }
 
 // count is 100 counts of 4, except one that is 1e6 or 0. For these the last step is not shrunk to 0, so that
 // its noise is visible.
-func count() (a, b dpsco.Data) {
+func count() (a, b table.Data) {
 	const n = 100
 	y, z := slices.Repeat([]float64{4}, n), slices.Repeat([]float64{4}, n)
 	y[0], z[0] = 1e6, 0
-	return table(y...), table(z...)
+	return oneFeature(y...), oneFeature(z...)
 }
 
 // move is 20 targets of 0 in two groups, except one that is 1e6, in one group or in the other.
-func move() (a, b dpsco.Data) {
+func move() (a, b table.Data) {
 	a, _ = flip()
 	b, _ = flip()
-	for g, x := range []*dpsco.Data{&a, &b} {
+	for g, x := range []*table.Data{&a, &b} {
 		x.GroupCount, x.Group = 2, make([]float64, len(x.Y))
 		for i := range x.Group {
 			x.Group[i] = float64(i % 2)
@@ -225,9 +226,9 @@ func move() (a, b dpsco.Data) {
 }
 
 // crowd is 20 persons with a target of 0 each, except one with five rows of 1e6, or one row of -1e6.
-func crowd() (a, b dpsco.Data) {
+func crowd() (a, b table.Data) {
 	const n, rows = 20, 5
-	a, b = table(make([]float64, n-1+rows)...), table(make([]float64, n)...)
+	a, b = oneFeature(make([]float64, n-1+rows)...), oneFeature(make([]float64, n)...)
 	for i := range rows {
 		a.Y[i] = 1e6
 	}
@@ -242,10 +243,10 @@ func crowd() (a, b dpsco.Data) {
 
 // crowdMoves is 20 persons in two groups. One of them has four rows of 1e6 in one group and a row of -1e6 in
 // the other; the neighbour has the groups exchanged.
-func crowdMoves() (a, b dpsco.Data) {
+func crowdMoves() (a, b table.Data) {
 	a, _ = crowd()
 	b, _ = crowd()
-	for g, x := range []*dpsco.Data{&a, &b} {
+	for g, x := range []*table.Data{&a, &b} {
 		x.GroupCount, x.Group = 2, make([]float64, len(x.Y))
 		for i := range x.Group {
 			x.Group[i] = float64(i % 2)
@@ -259,10 +260,10 @@ func crowdMoves() (a, b dpsco.Data) {
 }
 
 // weighs is 20 targets of 0 with weight 1, except one of 1e6 with weight 0 or 1.
-func weighs() (a, b dpsco.Data) {
+func weighs() (a, b table.Data) {
 	a, _ = flip()
 	b, _ = flip()
-	for k, x := range []*dpsco.Data{&a, &b} {
+	for k, x := range []*table.Data{&a, &b} {
 		x.Weight = slices.Repeat([]float64{1}, len(x.Y))
 		x.Weight[0] = float64(k)
 	}
@@ -271,30 +272,30 @@ func weighs() (a, b dpsco.Data) {
 
 // halves is n targets, an odd number, alternately -1e6 and 1e6. One of the majority changes sides, and with
 // it the majority.
-func halves(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
+func halves(n int) func() (a, b table.Data) {
+	return func() (table.Data, table.Data) {
 		y, z := make([]float64, n), make([]float64, n)
 		for i := range y {
 			y[i] = math.Copysign(1e6, float64(i%2)-.5)
 			z[i] = y[i]
 		}
 		z[0] = -y[0]
-		return table(y...), table(z...)
+		return oneFeature(y...), oneFeature(z...)
 	}
 }
 
 // outlier is 100 targets of 0, of which one becomes 1e9.
-func outlier() (a, b dpsco.Data) {
+func outlier() (a, b table.Data) {
 	const n = 100
 	y, z := make([]float64, n), make([]float64, n)
 	z[0] = 1e9
-	return table(y...), table(z...)
+	return oneFeature(y...), oneFeature(z...)
 }
 
 // sides is n long rows on a line of slope 1; one moves to the line of slope -1.
-func sides(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) {
-		a, b := table(make([]float64, n)...), table(make([]float64, n)...)
+func sides(n int) func() (a, b table.Data) {
+	return func() (table.Data, table.Data) {
+		a, b := oneFeature(make([]float64, n)...), oneFeature(make([]float64, n)...)
 		for i := range n {
 			a.X[0][i], a.Y[i] = 1e6, 1e6
 			b.X[0][i], b.Y[i] = 1e6, 1e6
@@ -305,9 +306,9 @@ func sides(n int) func() (a, b dpsco.Data) {
 }
 
 // alone is 20 rows of zeros, except a long one whose target changes its sign.
-func alone() (a, b dpsco.Data) {
+func alone() (a, b table.Data) {
 	a, b = flip()
-	for _, x := range []dpsco.Data{a, b} {
+	for _, x := range []table.Data{a, b} {
 		clear(x.X[0])
 		x.X[0][0] = 1e3
 	}
@@ -316,11 +317,11 @@ func alone() (a, b dpsco.Data) {
 
 // moves is 20 rows of a category with three levels, all of the first level, except one with a large target,
 // which is of the second or the third.
-func moves() (a, b dpsco.Data) {
+func moves() (a, b table.Data) {
 	const n = 20
-	var tables [2]dpsco.Data
+	var tables [2]table.Data
 	for k := range tables {
-		x := table(make([]float64, n)...)
+		x := oneFeature(make([]float64, n)...)
 		clear(x.X[0])
 		x.D, x.X = 2, append(x.X, make([]float64, n))
 		x.Y[0], x.X[k][0] = 1e6, 1

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -79,13 +80,13 @@ func timingGames() ([]Game, error) {
 }
 
 // withOutlier is n rows near a plane, and the same rows with one replaced by an outlier.
-func withOutlier(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) { return nearPlane(n), addOutlier(nearPlane(n)) }
+func withOutlier(n int) func() (a, b table.Data) {
+	return func() (table.Data, table.Data) { return nearPlane(n), addOutlier(nearPlane(n)) }
 }
 
 // nearPlane is n rows of two features near a plane, the same every time.
-func nearPlane(n int) dpsco.Data {
-	a := dpsco.Data{Shape: dpsco.Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+func nearPlane(n int) table.Data {
+	a := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
 	for i := range n {
 		k := float64(i)
 		a.X[0][i], a.X[1][i] = math.Sin(k*k), math.Sin(k*k+17*k)
@@ -95,7 +96,7 @@ func nearPlane(n int) dpsco.Data {
 }
 
 // addOutlier makes the first row an outlier.
-func addOutlier(a dpsco.Data) dpsco.Data {
+func addOutlier(a table.Data) table.Data {
 	a.X[0][0], a.Y[0] = 1e3, 3
 	return a
 }

@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -66,7 +67,7 @@ func (a SampleAggregate) calibrates() bool {
 	return !own
 }
 
-func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
+func (a SampleAggregate) at(s table.Shape, z float64) (*stage, error) {
 	aggregate, err := a.Aggregator.at(a.Blocks, s.D, z)
 	if err != nil {
 		return nil, err
@@ -75,8 +76,8 @@ func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
 		event:      aggregate.event,
 		arithmetic: aggregate.arithmetic,
 		seconds:    a.seconds(s),
-		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-			points, err := a.points(ctx, x.one(), src)
+		run: estimates(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
+			points, err := a.points(ctx, x.FirstRows(), src)
 			if err != nil {
 				return nil, err
 			}
@@ -88,34 +89,15 @@ func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
 }
 
 // points returns the fits of the blocks of a random partition.
-func (a SampleAggregate) points(ctx context.Context, x Data, src *mech.Source) ([][]float64, error) {
+func (a SampleAggregate) points(ctx context.Context, x table.Data, src *mech.Source) ([][]float64, error) {
 	points := make([][]float64, 0, a.Blocks)
 	for _, rows := range mech.NewPermutation(x.N, src).Blocks(a.Blocks) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
+		points = append(points, exact(a.Loss, a.Psi, x.Pick(rows)))
 	}
 	return points, nil
-}
-
-// pick returns a copy of the given rows.
-func (x Data) pick(rows []int) Data {
-	part := Data{Shape: Shape{N: len(rows), D: x.D, Intercept: x.Intercept, GroupCount: x.GroupCount}, X: newColumns(len(x.X), len(rows)), Y: make([]float64, len(rows))}
-	gather(part.Y, x.Y, rows)
-	for j, column := range x.X {
-		gather(part.X[j], column, rows)
-	}
-	if x.Group != nil {
-		part.Group = make([]float64, len(rows))
-		gather(part.Group, x.Group, rows)
-	}
-	part.setAuxiliary(x, func(_, column []float64) []float64 {
-		some := make([]float64, len(rows))
-		gather(some, column, rows)
-		return some
-	})
-	return part
 }
 
 // exactSteps is the number of descent steps for a block. The descent is whitened, with curvature at
@@ -130,9 +112,9 @@ const exactProxSteps = 2000
 
 // exact returns the fit of x without privacy. It is a deterministic function of x that always
 // returns D numbers. Rows with values that are not finite contribute nothing.
-func exact(l loss.Loss, psi prox.Operator, x Data) []float64 {
+func exact(l loss.Loss, psi prox.Operator, x table.Data) []float64 {
 	p := linalg.NewWhitener(exactMoments(x), 1e-6)
-	x = x.times(p.Matrix)
+	x = times(x, p.Matrix)
 	u := make([]float64, x.D)
 	descent := solve.GD{Steps: exactSteps, Rate: 1 / math.Min(1, l.Smoothness())}
 	// Solve fails only when its context ends, and this context never does.
@@ -149,20 +131,20 @@ func limited(psi prox.Operator) prox.Operator {
 }
 
 // exactMoments returns the weighted sum of x x' over the finite rows, divided by N.
-func exactMoments(x Data) *mat.SymDense {
+func exactMoments(x table.Data) *mat.SymDense {
 	h := mat.NewSymDense(x.D, nil)
 	row := make([]float64, x.D)
 	for i := range x.N {
-		if x.row(row, i) {
-			h.SymRankOne(h, x.weight(i)/float64(x.N), mat.NewVecDense(x.D, row))
+		if finiteRow(x, row, i) {
+			h.SymRankOne(h, x.WeightOf(i)/float64(x.N), mat.NewVecDense(x.D, row))
 		}
 	}
 	return h
 }
 
-// row writes row i to dst and reports whether the sum of squares of its features is below 1e200
+// finiteRow writes row i to dst and reports whether the sum of squares of its features is below 1e200
 // (false for NaN).
-func (x Data) row(dst []float64, i int) bool {
+func finiteRow(x table.Data, dst []float64, i int) bool {
 	stored := dst
 	if x.Intercept {
 		dst[0], stored = 1, dst[1:]
@@ -178,7 +160,7 @@ func (x Data) row(dst []float64, i int) bool {
 // exactOracle answers queries with the exact mean gradient; terms that are not finite count as 0.
 type exactOracle struct {
 	loss loss.Loss
-	data Data
+	data table.Data
 }
 
 // Gradient implements solve.Oracle.

@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
@@ -45,7 +46,7 @@ func (w *blockWitness) Derivs(dst, z, y []float64) {
 const witnessBlocks = 7
 
 // witness runs sample and aggregate on x, whose targets must all differ.
-func witness(t *testing.T, x Data, seed uint64) (map[string]*fitOfBlock, *mechtest.Tape) {
+func witness(t *testing.T, x table.Data, seed uint64) (map[string]*fitOfBlock, *mechtest.Tape) {
 	w := &blockWitness{blocks: map[string]*fitOfBlock{}}
 	a := Regression{Loss: w, Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre, Blocks: witnessBlocks, Radius: 1e3}
 	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-2}, privacy.Concentrated{})
@@ -60,9 +61,9 @@ func witness(t *testing.T, x Data, seed uint64) (map[string]*fitOfBlock, *mechte
 }
 
 // numbered is a table whose targets are the positions of its rows.
-func numbered(n int) Data {
+func numbered(n int) table.Data {
 	r := rand.New(rand.NewPCG(3, 3))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.Y[i] = r.NormFloat64(), float64(i)
 	}
@@ -147,11 +148,11 @@ func (p countedL1) Prox(w []float64, t float64) {
 func TestOneRowCannotHoldUpTheFitOfItsBlock(t *testing.T) {
 	for _, far := range []float64{0, 1e2, 1e4, 1e6, 1e8, 1e20, 1e90, math.Inf(1)} {
 		r := rand.New(rand.NewPCG(1, 2))
-		x := Data{Shape: Shape{N: 80, D: 4, Intercept: true}, X: newColumns(3, 80), Y: make([]float64, 80)}
+		x := table.Data{Shape: table.Shape{N: 80, D: 4, Intercept: true}, X: table.NewColumns(3, 80), Y: make([]float64, 80)}
 		for i := range x.N {
-			x.set(i, func(int) float64 { return r.NormFloat64() })
+			setRow(x, i, func(int) float64 { return r.NormFloat64() })
 		}
-		x.set(0, func(int) float64 { return far * r.NormFloat64() })
+		setRow(x, 0, func(int) float64 { return far * r.NormFloat64() })
 		calls := 0
 		exact(loss.Squared{}, prox.ExceptFirst{Operator: countedL1{prox.L1{Lambda: 0.05}, &calls}}, x)
 		if calls == 0 || calls > exactSteps*exactProxSteps {

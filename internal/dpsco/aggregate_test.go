@@ -10,6 +10,7 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -167,7 +168,7 @@ func (a brokenMean) at(points, d int, z float64) (*aggregation, error) {
 
 // Every way in which a RangeMean could break its promise is found by a replay.
 func TestRangeMeanMutantsAreRefuted(t *testing.T) {
-	s := Shape{N: 23, D: 2}
+	s := table.Shape{N: 23, D: 2}
 	for _, how := range []string{
 		"nothing", "half the noise", "the histogram is not charged", "windows are those of the counts without noise", "no clip", "a record in two blocks",
 	} {
@@ -180,7 +181,7 @@ func TestRangeMeanMutantsAreRefuted(t *testing.T) {
 			}
 			run := g.run
 			if how == "a record in two blocks" {
-				run = estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+				run = estimates(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
 					return overlapping(ctx, a, x, src)
 				})
 			}
@@ -202,11 +203,11 @@ func TestRangeMeanMutantsAreRefuted(t *testing.T) {
 }
 
 // overlapping aggregates the fits of blocks of which each holds the next one too.
-func overlapping(_ context.Context, a SampleAggregate, x Data, src *mech.Source) ([]float64, error) {
+func overlapping(_ context.Context, a SampleAggregate, x table.Data, src *mech.Source) ([]float64, error) {
 	blocks := mech.NewPermutation(x.N, src).Blocks(a.Blocks)
 	var points [][]float64
 	for k, rows := range blocks {
-		points = append(points, exact(a.Loss, a.Psi, x.pick(slices.Concat(rows, blocks[(k+1)%len(blocks)]))))
+		points = append(points, exact(a.Loss, a.Psi, x.Pick(slices.Concat(rows, blocks[(k+1)%len(blocks)]))))
 	}
 	aggregate, err := a.Aggregator.at(a.Blocks, x.D, 1)
 	if err != nil {

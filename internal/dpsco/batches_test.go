@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -40,7 +41,7 @@ func (m batchWitness) Estimate(dst []float64, r mean.Rows, _ mean.Hints, _ *mech
 // has 100.
 func TestEveryCallSamplesAfresh(t *testing.T) {
 	const n, m = 1000, 100
-	x := Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i] = float64(i)
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/simd"
@@ -22,7 +23,7 @@ func zipCodes() (x [][]float64, y []float64) {
 		shares[k], effects[k] = math.Exp(0.6*r.NormFloat64()), 0.6*r.NormFloat64()
 		total += shares[k]
 	}
-	x, y = newColumns(numbers+levels-1, rows), make([]float64, rows)
+	x, y = table.NewColumns(numbers+levels-1, rows), make([]float64, rows)
 	for i := range rows {
 		level, u := 0, r.Float64()*total
 		for ; level < levels-1 && u > shares[level]; level++ {
@@ -59,12 +60,12 @@ func explained(x [][]float64, y, w []float64) float64 {
 // fitOnce fits copies of columns.
 func fitOnce(t *testing.T, a Algorithm, x [][]float64, y []float64, epsilon float64) float64 {
 	t.Helper()
-	s := Shape{N: len(y), D: len(x) + 1, Intercept: true}
+	s := table.Shape{N: len(y), D: len(x) + 1, Intercept: true}
 	p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := p.Run(context.Background(), Data{Shape: s, X: copyOf(x), Y: append([]float64(nil), y...)}, mechtest.Source(t, 1))
+	r, err := p.Run(context.Background(), table.Data{Shape: s, X: copyOf(x), Y: append([]float64(nil), y...)}, mechtest.Source(t, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

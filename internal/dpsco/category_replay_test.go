@@ -7,33 +7,34 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
 
 // someLevels are tables of a number and a category of four levels, of which one row differs
 // between them: in its level, which may be none, or in all of it.
-func someLevels(r *rand.Rand, n int, labels bool) (a, b Data) {
-	s := Shape{N: n, D: 5, Intercept: true}
-	a = Data{Shape: s, X: newColumns(4, n), Y: make([]float64, n)}
+func someLevels(r *rand.Rand, n int, labels bool) (a, b table.Data) {
+	s := table.Shape{N: n, D: 5, Intercept: true}
+	a = table.Data{Shape: s, X: table.NewColumns(4, n), Y: make([]float64, n)}
 	common := r.IntN(5)
 	for i := range n {
 		a.X[0][i], a.Y[i] = r.NormFloat64(), hostile(r)
 		if labels || r.IntN(2) > 0 {
 			a.Y[i] = float64(r.IntN(2))
 		}
-		a.level(i, []int{r.IntN(5), common}[r.IntN(2)])
+		setLevel(a, i, []int{r.IntN(5), common}[r.IntN(2)])
 	}
 	b = cloned(a)
 	i := r.IntN(n)
-	b.level(i, r.IntN(5))
+	setLevel(b, i, r.IntN(5))
 	if r.IntN(3) == 0 {
-		b.set(i, func(int) float64 { return hostile(r) })
+		setRow(b, i, func(int) float64 { return hostile(r) })
 	}
 	return a, b
 }
 
-// level gives row i one of four levels, or none.
-func (x Data) level(i, level int) {
+// setLevel gives row i one of four levels, or none.
+func setLevel(x table.Data, i, level int) {
 	for k, column := range x.X[1:] {
 		switch {
 		case level == 4:
@@ -96,7 +97,7 @@ func TestReplaysOfCategories(t *testing.T) {
 
 // Bounds count the columns of the table where rows are as they came.
 func TestSourcesBoundRows(t *testing.T) {
-	s, b := Shape{N: 1_000_000, D: 101, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	s, b := table.Shape{N: 1_000_000, D: 101, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	for name, a := range map[string]Algorithm{
 		"feature_norm": Regression{Loss: losses["linear"], Method: catalogue.MethodJointMoments, Sources: 4},
 		"clip":         L1{Method: catalogue.MethodObjective, Sources: 4},

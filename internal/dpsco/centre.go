@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/mat"
@@ -27,7 +28,7 @@ type Centred struct {
 	Ratio   float64 // noise multiplier of the mean row over that of one estimate
 }
 
-func (a Centred) at(s Shape, z float64) (*stage, error) {
+func (a Centred) at(s table.Shape, z float64) (*stage, error) {
 	centre, err := mean.Clip{Norm: a.Bound}.At(z*a.Ratio, s.N, s.D)
 	if err != nil {
 		return nil, infeasible(err)
@@ -42,9 +43,9 @@ func (a Centred) at(s Shape, z float64) (*stage, error) {
 		seconds:    a.seconds(s),
 		sums:       a.Descent.sums(),
 		passes:     1 + a.Descent.passes(s, estimators),
-		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: estimates(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
 			p := newCentring(meanRow(x, centre, src))
-			u, err := a.Descent.solve(ctx, x.times(p), estimators, src)
+			u, err := a.Descent.solve(ctx, times(x, p), estimators, src)
 			if err != nil {
 				return nil, err
 			}
@@ -57,7 +58,7 @@ func (a Centred) at(s Shape, z float64) (*stage, error) {
 
 // meanRow estimates the mean of (1, x) over all rows, each multiplied by its weight. Unusable rows
 // count as zeros.
-func meanRow(x Data, e mean.Estimator, src *mech.Source) []float64 {
+func meanRow(x table.Data, e mean.Estimator, src *mech.Source) []float64 {
 	row := make([]float64, x.D)
 	g := gradients{loss: rowItself{}, data: x, w: make([]float64, x.D)}
 	rows := g.rows()

@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
 
@@ -17,8 +18,8 @@ func TestReplaysOfCentredDescents(t *testing.T) {
 	largest := 0.0
 	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{}} {
 		for k := range 12 {
-			r, s := rand.New(rand.NewPCG(6, uint64(k))), Shape{N: 23, D: minCentred + k%2, Intercept: true}
-			scaled := Scaled{Algorithm: Regression{Loss: l, Whitening: catalogue.WhiteningOff, Steps: 6, Radius: 2}, X: repeat(0.5, s.Columns()), Y: 3}
+			r, s := rand.New(rand.NewPCG(6, uint64(k))), table.Shape{N: 23, D: minCentred + k%2, Intercept: true}
+			scaled := Scaled{Algorithm: Regression{Loss: l, Whitening: catalogue.WhiteningOff, Steps: 6, Radius: 2}, X: table.Repeat(0.5, s.Columns()), Y: 3}
 			x, y := neighbours(r, s, false)
 			if k%3 == 0 {
 				scaled.MaxRows = maxFellows

@@ -1,6 +1,9 @@
 package dpsco
 
-import "math"
+import (
+	"dpsidecar/internal/dpsco/table"
+	"math"
+)
 
 // Count models have a mean whose logarithm is linear in the features. Scaling the target or the
 // exposures therefore shifts the intercept; without an intercept the shift becomes part of every
@@ -17,7 +20,7 @@ func (a Scaled) constant() float64 {
 
 // offset converts offsets and exposures into offsets in scaled units. A row whose exposure is not a
 // positive finite number gets a NaN offset and is unusable.
-func (a Scaled) offset(x *Data) {
+func (a Scaled) offset(x *table.Data) {
 	shiftBy(x.Offset, a.CentreOffset)
 	if !a.Counts {
 		divide(x.Offset, a.Y)
@@ -26,7 +29,7 @@ func (a Scaled) offset(x *Data) {
 	a.addExposures(x)
 	constant := a.constant()
 	if x.Offset == nil && !x.Intercept && constant != 0 {
-		x.Offset = x.newColumn(len(x.Y))
+		x.Offset = x.NewColumn(len(x.Y))
 		shiftBy(x.Offset, constant)
 		return
 	}
@@ -41,7 +44,7 @@ func (a Scaled) offset(x *Data) {
 }
 
 // addExposures replaces x.Offset by the logarithm of the scaled exposures plus the offsets.
-func (a Scaled) addExposures(x *Data) {
+func (a Scaled) addExposures(x *table.Data) {
 	if x.Exposure == nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -28,7 +29,7 @@ type Descent struct {
 	Leverage float64
 }
 
-func (d Descent) at(s Shape, z float64) (*stage, error) {
+func (d Descent) at(s table.Shape, z float64) (*stage, error) {
 	estimators, event, err := d.estimators(s, z)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (d Descent) at(s Shape, z float64) (*stage, error) {
 		seconds:    d.seconds(s),
 		sums:       d.sums(),
 		passes:     d.passes(s, estimators),
-		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: estimates(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
 			return d.solve(ctx, x, estimators, src)
 		}),
 	}, nil
@@ -47,7 +48,7 @@ func (d Descent) at(s Shape, z float64) (*stage, error) {
 
 // estimators returns one estimator per use that the solver declares, and the total cost of all
 // calls.
-func (d Descent) estimators(s Shape, z float64) (all []mean.Estimator, cost privacy.Compose, err error) {
+func (d Descent) estimators(s table.Shape, z float64) (all []mean.Estimator, cost privacy.Compose, err error) {
 	for _, u := range d.Solver.Uses() {
 		n := s.N
 		if u.Batch > 0 {
@@ -88,7 +89,7 @@ func sampled(e privacy.Event, batch, n int) privacy.Event {
 	return privacy.Sampled{Rate: float64(batch) / float64(n), Event: e}
 }
 
-func (d Descent) solve(ctx context.Context, x Data, estimators []mean.Estimator, src *mech.Source) ([]float64, error) {
+func (d Descent) solve(ctx context.Context, x table.Data, estimators []mean.Estimator, src *mech.Source) ([]float64, error) {
 	w := make([]float64, x.D)
 	o := &oracle{loss: d.Loss, data: x, estimators: estimators, uses: d.Solver.Uses(), src: src, answers: make([][]float64, len(estimators))}
 	for _, u := range o.uses {
@@ -105,7 +106,7 @@ func (d Descent) solve(ctx context.Context, x Data, estimators []mean.Estimator,
 
 // passes returns the number of passes over the table, rounded up. A batch counts by its share of the
 // rows.
-func (d Descent) passes(s Shape, estimators []mean.Estimator) int {
+func (d Descent) passes(s table.Shape, estimators []mean.Estimator) int {
 	rows := 0
 	for k, u := range d.Solver.Uses() {
 		n, each := s.N, 1

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
 
@@ -50,7 +51,7 @@ func TestClipsFollowNoise(t *testing.T) {
 	clips := func(a Regression, sources int) (all []float64) {
 		for _, n := range []int{500, 1000, 2000} {
 			a.Whitening, a.Sources = "off", sources
-			p, err := a.Plan(Shape{N: n, D: 9, Intercept: true}, privacy.Budget{Epsilon: 0.1, Delta: 1e-6}, privacy.Concentrated{})
+			p, err := a.Plan(table.Shape{N: n, D: 9, Intercept: true}, privacy.Budget{Epsilon: 0.1, Delta: 1e-6}, privacy.Concentrated{})
 			if err != nil {
 				t.Fatal(err)
 			}

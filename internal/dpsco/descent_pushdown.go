@@ -3,6 +3,7 @@ package dpsco
 import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
 
@@ -42,40 +43,40 @@ func derivativeOf(l loss.Loss, predicted, y sqlsum.Expr) sqlsum.Expr {
 	return sqlsum.Sub(predicted, y)
 }
 
-// source returns the regressors that the coefficients multiply, including the constant.
-func (x *Pushdown) source(intercept bool) []sqlsum.Expr {
+// regressors returns the regressors that the coefficients multiply, including the constant.
+func regressors(x *table.Pushdown, intercept bool) []sqlsum.Expr {
 	if intercept {
-		return append([]sqlsum.Expr{sqlsum.Number(1)}, x.x...)
+		return append([]sqlsum.Expr{sqlsum.Number(1)}, x.Row.X...)
 	}
-	return x.x
+	return x.Row.X
 }
 
-// predict returns the prediction <x, w> plus the offset.
-func (x *Pushdown) predict(w []float64, intercept bool) sqlsum.Expr {
-	return sqlsum.Add(linear(x.source(intercept), w), x.knownOffset())
+// predictionOf returns the prediction <x, w> plus the offset.
+func predictionOf(x *table.Pushdown, w []float64, intercept bool) sqlsum.Expr {
+	return sqlsum.Add(linear(regressors(x, intercept), w), knownOffset(x))
 }
 
 // ask adds up the row gradients in the database, under contract c.
 func (g gradients) ask(c mech.Contract, leverage float64) *mech.Sum {
 	x, intercept := g.data.Pushdown, g.data.Intercept
-	derivative := derivativeOf(g.loss, x.predict(g.w, intercept), x.y)
+	derivative := derivativeOf(g.loss, predictionOf(x, g.w, intercept), x.Row.Y)
 	if g.anchor != nil {
-		derivative = sqlsum.Sub(derivative, derivativeOf(g.loss, x.predict(g.anchor, intercept), x.y))
+		derivative = sqlsum.Sub(derivative, derivativeOf(g.loss, predictionOf(x, g.anchor, intercept), x.Row.Y))
 	}
-	source := x.source(intercept)
+	source := regressors(x, intercept)
 	if leverage > 0 {
 		length := sqlsum.Sqrt(sumOfSquares(source))
-		if x.weight != (sqlsum.Expr{}) {
-			length = sqlsum.Mul(length, sqlsum.Sqrt(x.weight))
+		if x.Row.Weight != (sqlsum.Expr{}) {
+			length = sqlsum.Mul(length, sqlsum.Sqrt(x.Row.Weight))
 		}
 		limit := sqlsum.Bound(leverage)
 		derivative = sqlsum.Mul(derivative, sqlsum.Div(limit, sqlsum.Max(limit, length)))
 	}
-	if x.weight != (sqlsum.Expr{}) {
-		derivative = sqlsum.Mul(derivative, x.weight)
+	if x.Row.Weight != (sqlsum.Expr{}) {
+		derivative = sqlsum.Mul(derivative, x.Row.Weight)
 	}
 	given := multiplied(source, sqlsum.Snap(derivative, tiny))
-	return summed(c, x.totals(sqlsum.Pass{Sums: []sqlsum.Vector{sumVector(given, c)}}).Sums[0])
+	return summed(c, x.Query(sqlsum.Pass{Sums: []sqlsum.Vector{sumVector(given, c)}}).Sums[0])
 }
 
 // sumOfSquares returns the squared Euclidean length of v.
@@ -89,19 +90,19 @@ func sumOfSquares(v []sqlsum.Expr) sqlsum.Expr {
 
 // queryMoments adds up the second moments of the weighted rows in the database, as secondMoments does
 // in memory.
-func (x *Pushdown) queryMoments(c mech.MomentContract, intercept bool) *mech.Moments {
-	rows := x.source(intercept)
-	if x.weight != (sqlsum.Expr{}) {
-		rows = multiplied(rows, sqlsum.Sqrt(x.weight))
+func queryMoments(x *table.Pushdown, c mech.MomentContract, intercept bool) *mech.Moments {
+	rows := regressors(x, intercept)
+	if x.Row.Weight != (sqlsum.Expr{}) {
+		rows = multiplied(rows, sqlsum.Sqrt(x.Row.Weight))
 	}
-	return summedMoments(c, x.totals(sqlsum.Pass{Moments: []sqlsum.Vector{momentVector(rows, c)}}).Moments[0])
+	return summedMoments(c, x.Query(sqlsum.Pass{Moments: []sqlsum.Vector{momentVector(rows, c)}}).Moments[0])
 }
 
-// times replaces the rows x by P x.
-func (x *Pushdown) times(p mat.Matrix, intercept bool) {
-	source := x.source(intercept)
-	x.x = nil
+// expressTimes replaces the rows x by P x.
+func expressTimes(x *table.Pushdown, p mat.Matrix, intercept bool) {
+	source := regressors(x, intercept)
+	x.Row.X = nil
 	for j := range source {
-		x.x = append(x.x, sqlsum.Snap(linear(source, mat.Row(nil, j, p)), tiny))
+		x.Row.X = append(x.Row.X, sqlsum.Snap(linear(source, mat.Row(nil, j, p)), tiny))
 	}
 }

@@ -16,15 +16,16 @@ import (
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
 // normalTable has normal features, an intercept, and targets 1 + x.w + noise.
-func normalTable(seed uint64, n int, noise float64, w ...float64) Data {
+func normalTable(seed uint64, n int, noise float64, w ...float64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 1))
-	x := Data{Shape: Shape{N: n, D: len(w) + 1, Intercept: true}, X: newColumns(len(w), n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: len(w) + 1, Intercept: true}, X: table.NewColumns(len(w), n), Y: make([]float64, n)}
 	for i := range x.Y {
 		x.Y[i] = 1 + noise*r.NormFloat64()
 		for j, v := range w {
@@ -35,10 +36,10 @@ func normalTable(seed uint64, n int, noise float64, w ...float64) Data {
 	return x
 }
 
-func cloned(x Data) Data {
+func cloned(x table.Data) table.Data {
 	c := x
 	c.Y, c.X, c.Group = slices.Clone(x.Y), nil, slices.Clone(x.Group)
-	c.setAuxiliary(x, func(_, column []float64) []float64 { return slices.Clone(column) })
+	c.SetAuxiliary(x, func(_, column []float64) []float64 { return slices.Clone(column) })
 	for _, column := range x.X {
 		c.X = append(c.X, slices.Clone(column))
 	}
@@ -47,7 +48,7 @@ func cloned(x Data) Data {
 
 // What is charged is what algorithms.md says, to the digit.
 func TestDescentsCostWhatTheyRelease(t *testing.T) {
-	s := Shape{N: 10_000, D: 5}
+	s := table.Shape{N: 10_000, D: 5}
 	gaussian := privacy.Gaussian{NoiseMultiplier: 3}
 	halfBatch := privacy.Sampled{Rate: 0.05, Event: gaussian}
 	rounding := func(calls int) privacy.Event { return privacy.Approx{Delta: mech.RoundingDelta(3, 500, 5, calls)} }
@@ -97,11 +98,11 @@ func TestBatchesRefuseWhatTheyCannotPrice(t *testing.T) {
 		"more rows than all of": {mean.Clip{Norm: 1}, 101},
 	} {
 		d := Descent{Mean: c.mean, Solver: solve.GD{Steps: 9, Batch: c.batch}}
-		if _, err := d.at(Shape{N: 100, D: 2}, 3); !errors.Is(err, ErrInfeasible) {
+		if _, err := d.at(table.Shape{N: 100, D: 2}, 3); !errors.Is(err, ErrInfeasible) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		d.Solver = solve.GD{Steps: 9, Batch: 100}
-		if _, err := d.at(Shape{N: 100, D: 2}, 3); err != nil {
+		if _, err := d.at(table.Shape{N: 100, D: 2}, 3); err != nil {
 			t.Errorf("%s, on all rows: %v", name, err)
 		}
 	}
@@ -142,7 +143,7 @@ func lossOf(method string) loss.Loss {
 func TestCoresChangeNoBit(t *testing.T) {
 	for name := range methods {
 		plan := func() *Plan {
-			p, err := Regression{Loss: lossOf(name), Method: name, Steps: 4}.Plan(Shape{N: 9000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 5, Delta: 1e-5}, privacy.Concentrated{})
+			p, err := Regression{Loss: lossOf(name), Method: name, Steps: 4}.Plan(table.Shape{N: 9000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 5, Delta: 1e-5}, privacy.Concentrated{})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -224,7 +225,7 @@ func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 		case catalogue.MethodAuto, catalogue.MethodJointMoments, catalogue.MethodNewton:
 			continue // a row of zeros counts as one; TestRowsWithoutNumbersAreOneRowToJointMoments, ToNewton
 		}
-		run := func(x Data) []float64 {
+		run := func(x table.Data) []float64 {
 			p, err := Regression{Loss: loss.Squared{}, Method: name, Steps: 5}.Plan(x.Shape, privacy.Budget{Epsilon: 50, Delta: 1e-5}, privacy.Concentrated{})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -276,21 +277,21 @@ func TestLabelsArePublic(t *testing.T) {
 func TestPlansNameWhatIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		a      Regression
-		s      Shape
+		s      table.Shape
 		b      privacy.Budget
 		kind   error
 		phrase string
 	}{
-		{Regression{}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}, ErrParameter, "delta is 0"},
-		{Regression{}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: math.NaN(), Delta: 1e-6}, ErrParameter, "eps is NaN"},
-		{Regression{}, Shape{N: 0, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "no rows"},
-		{Regression{Steps: 2.5}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 2.5`},
-		{Regression{Steps: 501}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
-		{Regression{Penalty: catalogue.PenaltyGroupL1, Lambda: 1}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},
-		{Regression{Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
-		{Regression{Method: "sample_aggregate"}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "1000 rows are too few for eps 1 and 3 coefficients"},
-		{Regression{Method: "spgd_kamath", Blocks: 4}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "blocks is 4"},
-		{Regression{Method: "trimmed"}, Shape{N: 10, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Trim"},
+		{Regression{}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}, ErrParameter, "delta is 0"},
+		{Regression{}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: math.NaN(), Delta: 1e-6}, ErrParameter, "eps is NaN"},
+		{Regression{}, table.Shape{N: 0, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "no rows"},
+		{Regression{Steps: 2.5}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 2.5`},
+		{Regression{Steps: 501}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
+		{Regression{Penalty: catalogue.PenaltyGroupL1, Lambda: 1}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},
+		{Regression{Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
+		{Regression{Method: "sample_aggregate"}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "1000 rows are too few for eps 1 and 3 coefficients"},
+		{Regression{Method: "spgd_kamath", Blocks: 4}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "blocks is 4"},
+		{Regression{Method: "trimmed"}, table.Shape{N: 10, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Trim"},
 	} {
 		c.a.Loss = loss.Squared{}
 		_, err := c.a.Plan(c.s, c.b, privacy.Concentrated{})
@@ -298,7 +299,7 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 			t.Errorf("%+v: %v; want %q", c.a, err, c.phrase)
 		}
 	}
-	_, err := Regression{Loss: loss.Squared{}}.Plan(Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.PureSum{})
+	_, err := Regression{Loss: loss.Squared{}}.Plan(table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.PureSum{})
 	if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "the budget of this data set has no delta, which this model needs") {
 		t.Errorf("under pure accounting: %v", err)
 	}
@@ -322,7 +323,7 @@ func TestDefaultsPlan(t *testing.T) {
 					m, _ := catalogue.Find(model)
 					a := regression(m)
 					a.Method = name
-					p, err := a.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}, accountant)
+					p, err := a.Plan(table.Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}, accountant)
 					where := fmt.Sprintf("%s by %s under %s, n = %d, d = %d", model, name, mode, c.n, c.d)
 					if err != nil {
 						t.Errorf("%s: %v", where, err)
@@ -341,7 +342,7 @@ func TestDefaultsPlan(t *testing.T) {
 // The smooth centre costs what its theorem says, and no noise is calibrated.
 func TestTheCentrePlans(t *testing.T) {
 	for _, d := range []int{1, 8} {
-		p, err := centreRecipe(t, "linear", 10).Plan(Shape{N: 100_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		p, err := centreRecipe(t, "linear", 10).Plan(table.Shape{N: 100_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -373,7 +374,7 @@ func TestAnEpsilonThatNoNoiseReachesIsNamed(t *testing.T) {
 		if method == catalogue.MethodSampleAggregate {
 			a.Blocks = 50
 		}
-		_, err := a.Plan(Shape{N: 1000, D: 3}, privacy.Budget{Epsilon: 1e-5, Delta: 1e-6}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)})
+		_, err := a.Plan(table.Shape{N: 1000, D: 3}, privacy.Budget{Epsilon: 1e-5, Delta: 1e-6}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)})
 		if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "cannot keep within eps") {
 			t.Errorf("%s: %v", method, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -85,7 +86,7 @@ type describing struct {
 	numericColumns []int // the columns that are neither flags nor categories
 	levels         []int // the categories whose levels are counted
 	nonzero        bool  // zeros count as missing in columns of numbers; for scales
-	shape          Shape
+	shape          table.Shape
 	pure           bool
 	quartiles      mech.RankQuantiles // of one column
 	distances      mechanism          // nil: not released
@@ -99,18 +100,18 @@ var percents = []int{25, 50, 75}
 // others are the features.
 //
 // Errors: ErrParameter, ErrInfeasible.
-func (a Describe) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a Describe) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0}
-	return g.plan(b, accountant, describeShares, func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+	return g.plan(b, accountant, describeShares, func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
 		figures, err := g.describe(ctx, x, src)
 		return Result{Figures: figures}, err
 	})
 }
 
 // Plan is as Describe.Plan.
-func (a SuggestScales) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a SuggestScales) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0, nonzero: true}
-	return g.plan(b, accountant, scaleShares, func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+	return g.plan(b, accountant, scaleShares, func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
 		scales, err := g.suggest(ctx, x, src)
 		return Result{Scales: scales}, err
 	})
@@ -151,8 +152,8 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 		Passes:     g.passes(),
 		firstRow:   true,
 		shape:      g.shape,
-		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-			return run(ctx, x.one(), src)
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+			return run(ctx, x.FirstRows(), src)
 		},
 	}
 	return p, p.severalRows(g.maxRows)
@@ -168,7 +169,7 @@ func (g *describing) check(b privacy.Budget, accountant privacy.Accountant) erro
 	case b.Delta > 0 && accountant == privacy.PureSum{}:
 		return fmt.Errorf("%w: the budget of this data set has no delta; ask with delta 0", ErrInfeasible)
 	}
-	return checkRequest(Shape{N: g.shape.N, D: len(g.columns)}, b)
+	return checkRequest(table.Shape{N: g.shape.N, D: len(g.columns)}, b)
 }
 
 // noise chooses the noise of all releases, and returns the event of them together.

@@ -9,6 +9,7 @@ import (
 
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
 
@@ -153,8 +154,8 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitude.Histogra
 }
 
 // describe makes the releases and computes the figures from them.
-func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]Figure, error) {
-	x = table(x)
+func (g *describing) describe(ctx context.Context, x table.Data, src *mech.Source) ([]Figure, error) {
+	x = allColumns(x)
 	three, err := g.selectQuartiles(ctx, x, src)
 	if err != nil {
 		return nil, err
@@ -236,8 +237,8 @@ func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes [
 }
 
 // suggest makes the releases and computes the scales from them.
-func (g *describing) suggest(ctx context.Context, x Data, src *mech.Source) (all []SuggestedScale, err error) {
-	x = table(x)
+func (g *describing) suggest(ctx context.Context, x table.Data, src *mech.Source) (all []SuggestedScale, err error) {
+	x = allColumns(x)
 	three, err := g.selectQuartiles(ctx, x, src)
 	if err != nil {
 		return nil, err

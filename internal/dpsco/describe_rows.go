@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
 
@@ -32,14 +33,14 @@ func (g *describing) layout() layout {
 	return l
 }
 
-// table returns a design whose features are all columns of the request, target first.
-func table(x Data) Data {
+// allColumns returns a design whose features are all columns of the request, target first.
+func allColumns(x table.Data) table.Data {
 	all := append([][]float64{x.Y}, x.X...)
-	return Data{Shape: Shape{N: x.N, D: len(all)}, X: all, Y: x.Y}
+	return table.Data{Shape: table.Shape{N: x.N, D: len(all)}, X: all, Y: x.Y}
 }
 
 // selectQuartiles releases the three quartiles of every column of numbers, in ascending order.
-func (g *describing) selectQuartiles(ctx context.Context, x Data, src *mech.Source) (all [][]float64, err error) {
+func (g *describing) selectQuartiles(ctx context.Context, x table.Data, src *mech.Source) (all [][]float64, err error) {
 	for _, j := range g.numericColumns {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -221,12 +222,12 @@ func (g *describing) bins() mech.Bins {
 }
 
 // countDistances releases all histograms in one release and returns the counts of each.
-func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]float64 {
+func (g *describing) countDistances(x table.Data, at []place, src *mech.Source) [][]float64 {
 	bins := g.bins()
-	counts := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, g.histograms())}
-	x.pass(func() func(int, Data) {
-		h, block, ones := counts.fork(), newColumns(g.histograms(), blockRows), repeat(1, blockRows)
-		return func(_ int, b Data) {
+	counts := table.Parts[*mech.Histogram]{Total: mech.NewHistogram(bins, x.N, g.histograms())}
+	x.Pass(func() func(int, table.Data) {
+		h, block, ones := counts.Fork(), table.NewColumns(g.histograms(), table.BlockRows), table.Repeat(1, table.BlockRows)
+		return func(_ int, b table.Data) {
 			for k, j := range g.numericColumns {
 				for i, v := range b.X[j] {
 					block[k][i] = math.NaN()
@@ -240,12 +241,12 @@ func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]fl
 					block[len(g.numericColumns)+k][i] = v + 0.5 - float64(bins.Half)
 				}
 			}
-			h.AddRows(mech.Rows{X: firstRows(block, b.N)}, ones[:b.N])
+			h.AddRows(mech.Rows{X: table.Heads(block, b.N)}, ones[:b.N])
 		}
 	})
 	size := 2 * bins.Half
 	noisy := make([]float64, size*g.histograms())
-	g.distances.Release(noisy, counts.merged().Bounded(), src)
+	g.distances.Release(noisy, counts.Merged().Bounded(), src)
 	all := make([][]float64, g.histograms())
 	for k := range all {
 		all[k] = noisy[size*k : size*(k+1)]
@@ -260,23 +261,23 @@ func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]fl
 type cutAt struct{ centre, cut float64 }
 
 // average releases the means. Values enter as (value - centre)/cut, clamped to [-1, 1].
-func (g *describing) average(x Data, cuts []cutAt, src *mech.Source) []float64 {
-	total, l := merging[*mech.Sum]{total: mech.NewSum(g.contract())}, g.layout()
-	x.pass(func() func(int, Data) {
-		part, block, ones := total.fork(), newColumns(l.size, blockRows), repeat(1, blockRows)
-		return func(_ int, b Data) {
+func (g *describing) average(x table.Data, cuts []cutAt, src *mech.Source) []float64 {
+	total, l := table.Parts[*mech.Sum]{Total: mech.NewSum(g.contract())}, g.layout()
+	x.Pass(func() func(int, table.Data) {
+		part, block, ones := total.Fork(), table.NewColumns(l.size, table.BlockRows), table.Repeat(1, table.BlockRows)
+		return func(_ int, b table.Data) {
 			g.writeNumbers(block, l, b, cuts)
-			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, ones[:b.N])
+			part.AddRows(mech.Rows{X: table.Heads(block, b.N)}, ones[:b.N])
 		}
 	})
 	means := make([]float64, l.size)
-	g.averages.Release(means, total.merged().Bounded(), src)
+	g.averages.Release(means, total.Merged().Bounded(), src)
 	return means
 }
 
 // writeNumbers writes the vectors to be averaged for a block. Indicators are 1 or -1. A missing
 // value has -1 as its indicators of usable and, for scales, nonzero, and 0 in all other entries.
-func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutAt) {
+func (g *describing) writeNumbers(dst [][]float64, l layout, b table.Data, cuts []cutAt) {
 	complete := dst[0]
 	for i := range b.N {
 		complete[i] = 1

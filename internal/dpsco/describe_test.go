@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -17,7 +18,7 @@ import (
 
 // planner is a Describe or a SuggestScales.
 type planner interface {
-	Plan(s Shape, b privacy.Budget, a privacy.Accountant) (*Plan, error)
+	Plan(s table.Shape, b privacy.Budget, a privacy.Accountant) (*Plan, error)
 }
 
 // describers are of tables with numbers and with flags, the target among them.
@@ -33,7 +34,7 @@ func describers(kinds string) []planner {
 	return []planner{Describe{Columns: columns}, SuggestScales{Columns: slices.Clone(columns)}}
 }
 
-func runOf(t *testing.T, a planner, x Data, b privacy.Budget, seed uint64) Result {
+func runOf(t *testing.T, a planner, x table.Data, b privacy.Budget, seed uint64) Result {
 	t.Helper()
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
@@ -55,7 +56,7 @@ func TestReplaysOfDescriptions(t *testing.T) {
 			for _, a := range describers(kinds) {
 				r := rand.New(rand.NewPCG(3, 3))
 				for k := range 40 {
-					s := Shape{N: 23, D: len(kinds) - 1}
+					s := table.Shape{N: 23, D: len(kinds) - 1}
 					plan := func() *Plan {
 						p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
 						if err != nil {
@@ -91,22 +92,22 @@ func TestReplaysOfDescriptions(t *testing.T) {
 
 // leaveOutSome makes some rows of neighbours such of levels that do not count: rows without any
 // value. The row in which they differ is in half of the pairs one of them, in one or the other.
-func leaveOutSome(r *rand.Rand, x, y Data) {
+func leaveOutSome(r *rand.Rand, x, y table.Data) {
 	nothing := func(int) float64 { return math.NaN() }
 	for i := range x.N {
 		switch same := equalRow(x, y, i); {
 		case same && r.IntN(3) == 0:
-			x.set(i, nothing)
-			y.set(i, nothing)
+			setRow(x, i, nothing)
+			setRow(y, i, nothing)
 		case !same && r.IntN(2) == 0:
-			[]Data{x, y}[r.IntN(2)].set(i, nothing)
+			setRow([]table.Data{x, y}[r.IntN(2)], i, nothing)
 		}
 	}
 }
 
-func equalRow(x, y Data, i int) bool {
+func equalRow(x, y table.Data, i int) bool {
 	for j := -1; j < len(x.X); j++ {
-		if math.Float64bits(x.value(i, j)) != math.Float64bits(y.value(i, j)) {
+		if math.Float64bits(valueAt(x, i, j)) != math.Float64bits(valueAt(y, i, j)) {
 			return false
 		}
 	}
@@ -117,7 +118,7 @@ func equalRow(x, y Data, i int) bool {
 func TestADescriptionCostsItsBudget(t *testing.T) {
 	order := privacy.AtOrder{Order: 20, Renyi: new(privacy.Renyi)}
 	for _, kinds := range []string{"n", "nfnnn", "ff", "nll", "l"} {
-		s := Shape{N: 1000, D: len(kinds) - 1}
+		s := table.Shape{N: 1000, D: len(kinds) - 1}
 		for _, a := range describers(kinds) {
 			for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
 				for _, b := range []privacy.Budget{{Epsilon: 0.1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
@@ -166,11 +167,11 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 }
 
 func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
-	s, b := Shape{N: 100, D: 1}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	s, b := table.Shape{N: 100, D: 1}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	good := Describe{Columns: []Column{{Name: "a"}, {Name: "b"}}}
 	for name, c := range map[string]struct {
 		Describe
-		Shape
+		table.Shape
 		privacy.Budget
 		privacy.Accountant
 		error
@@ -179,7 +180,7 @@ func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
 		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
 		"delta on a pure data": {good, s, b, privacy.PureSum{}, ErrInfeasible},
-		"no rows":              {good, Shape{N: 0, D: 1}, b, privacy.Concentrated{}, ErrInfeasible},
+		"no rows":              {good, table.Shape{N: 0, D: 1}, b, privacy.Concentrated{}, ErrInfeasible},
 	} {
 		if _, err := c.Describe.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
 			t.Errorf("%s: %v", name, err)
@@ -190,7 +191,7 @@ func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 // A share that noise has made negative is taken for 0, and its interval is around that.
 func TestAShareHasAnIntervalOfSomeLength(t *testing.T) {
 	for _, mean := range []float64{-9, 0, 9} {
-		d := described{describing: &describing{shape: Shape{N: 100}}, noise: 1}
+		d := described{describing: &describing{shape: table.Shape{N: 100}}, noise: 1}
 		if f := d.shareOf(mean); !(*f.Low < *f.High && *f.Low <= *f.Value && *f.Value <= *f.High) {
 			t.Errorf("%v: %v in %v to %v", mean, *f.Value, *f.Low, *f.High)
 		}
@@ -198,19 +199,19 @@ func TestAShareHasAnIntervalOfSomeLength(t *testing.T) {
 }
 
 // describedTable is of n rows: a heavy-tailed amount, a year, a flag; a part of them missing.
-func describedTable(seed uint64, n int, missing float64) Data {
+func describedTable(seed uint64, n int, missing float64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 5))
-	x := Data{Shape: Shape{N: n, D: 2}, X: newColumns(2, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 2}, X: table.NewColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		x.Y[i], x.X[0][i], x.X[1][i] = 1000*math.Exp(0.6*r.NormFloat64()), math.Round(2015+4*r.NormFloat64()), 0
 		if r.Float64() < 0.3 {
 			x.X[1][i] = 1
 		}
-		x.set(i, func(j int) float64 {
+		setRow(x, i, func(j int) float64 {
 			if r.Float64() < missing {
 				return math.NaN()
 			}
-			return x.value(i, j)
+			return valueAt(x, i, j)
 		})
 	}
 	return x
@@ -236,7 +237,7 @@ func TestSharesOfLevels(t *testing.T) {
 	a := Describe{Columns: []Column{{Name: "few", Levels: []string{"a", "b", "c"}}, {Name: "many", Levels: many}, {Name: "number"}}}
 	for _, columns := range []int{2, 3} {
 		for _, delta := range []float64{1e-6, 0} {
-			x := Data{Shape: Shape{N: n, D: columns - 1}, X: make([][]float64, columns-1), Y: make([]float64, n)}
+			x := table.Data{Shape: table.Shape{N: n, D: columns - 1}, X: make([][]float64, columns-1), Y: make([]float64, n)}
 			for j := range x.X {
 				x.X[j] = make([]float64, n)
 			}
@@ -271,7 +272,7 @@ func TestSharesOfLevels(t *testing.T) {
 // of 40 miss it with probability below 4e-7; those with ends within a bin missed it in 36.
 func TestIntervalsOfFewDistinctValues(t *testing.T) {
 	const n, runs = 9000, 40
-	x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n}, Y: make([]float64, n)}
 	for i := range n {
 		switch at := i % 100; {
 		case at >= 85:
@@ -328,7 +329,7 @@ func TestIntervalsHoldTheQuartilesOfTheTable(t *testing.T) {
 		held, width := 0, 0.0
 		for run := range uint64(runs) {
 			r := rand.New(rand.NewPCG(run, 77))
-			x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+			x := table.Data{Shape: table.Shape{N: n}, Y: make([]float64, n)}
 			for i := range n {
 				x.Y[i] = law.draw(r)
 			}
@@ -359,7 +360,7 @@ func TestIntervalsHoldAMedianThatSomeRowsEqual(t *testing.T) {
 	for _, eps := range []float64{.3, .5} {
 		missed, width := 0, 0.0
 		for run := range uint64(runs) {
-			x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+			x := table.Data{Shape: table.Shape{N: n}, Y: make([]float64, n)}
 			for i := range n {
 				if x.Y[i] = 8 + 8*(float64(i)+.5)/n; x.Y[i] > 11.98 {
 					x.Y[i] = max(x.Y[i], median)
@@ -387,7 +388,7 @@ func TestIntervalsHoldAMedianNearZero(t *testing.T) {
 	const n, runs, median = 100_000, 60, 0.03
 	missed, width := 0, 0.0
 	for run := range uint64(runs) {
-		x := Data{Shape: Shape{N: n, D: 3}, Y: make([]float64, n), X: newColumns(3, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 3}, Y: make([]float64, n), X: table.NewColumns(3, n)}
 		for i := range n {
 			x.Y[i] = median + math.Sqrt2*math.Erfinv(2*(float64(i)+.5)/n-1)
 		}
@@ -423,7 +424,7 @@ func TestWhatIsNoQuartileIsNotGiven(t *testing.T) {
 			given := 0
 			for run := range uint64(20) {
 				r := rand.New(rand.NewPCG(run, 7))
-				x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+				x := table.Data{Shape: table.Shape{N: n}, Y: make([]float64, n)}
 				for i := range n {
 					x.Y[i] = law.draw(r)
 				}
@@ -449,7 +450,7 @@ func TestWhatIsNoQuartileIsNotGiven(t *testing.T) {
 func TestEachValueHasOneBin(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for range 300 {
-		g := describing{columns: []Column{{Scale: math.Pow(10, 30*r.Float64()-15), Whole: r.IntN(2) == 0}}, shape: Shape{N: 1 + r.IntN(1e6)}, quartiles: mech.RankQuantiles{Epsilon: math.Pow(10, 4*r.Float64()-3)}}
+		g := describing{columns: []Column{{Scale: math.Pow(10, 30*r.Float64()-15), Whole: r.IntN(2) == 0}}, shape: table.Shape{N: 1 + r.IntN(1e6)}, quartiles: mech.RankQuantiles{Epsilon: math.Pow(10, 4*r.Float64()-3)}}
 		q := make([]float64, 3)
 		for k := range q {
 			q[k] = math.Round(3*r.NormFloat64()) * math.Pow(10, float64(r.IntN(12)-4))
@@ -476,7 +477,7 @@ func TestEachValueHasOneBin(t *testing.T) {
 // all three are 0, and of a flag of which two thirds are 1 nothing between 0 and 1 can be the median.
 func TestIntervalsEndWhereManyRowsAreEqual(t *testing.T) {
 	const n = 40_000
-	x := Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		if i%20 == 0 {
 			x.Y[i] = float64(1 + i%3)
@@ -553,9 +554,9 @@ func TestDescriptionsOfAwkwardTables(t *testing.T) {
 	for name, fill := range fills {
 		for _, delta := range []float64{1e-6, 0} {
 			for _, n := range []int{1, 20_000} {
-				x := Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}
+				x := table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 				for i := range n {
-					x.set(i, func(int) float64 { return fill(i) })
+					setRow(x, i, func(int) float64 { return fill(i) })
 				}
 				both := describers("nf")
 				for _, f := range runOf(t, both[0], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Figures {
@@ -590,9 +591,9 @@ func TestSuggestedScales(t *testing.T) {
 		{"some", func() float64 { return indicatorOf(r.IntN(4) == 0) * 4e9 * (1 + r.Float64()) }, 5e9, 0},
 	}
 	for _, delta := range []float64{1e-6, 0} {
-		x := Data{Shape: Shape{N: n, D: 4}, X: newColumns(4, n), Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 4}, X: table.NewColumns(4, n), Y: make([]float64, n)}
 		for i := range n {
-			x.set(i, func(j int) float64 { return laws[j+1].draw() })
+			setRow(x, i, func(j int) float64 { return laws[j+1].draw() })
 		}
 		for j, s := range runOf(t, describers("nnnnn")[1], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Scales {
 			law := laws[j]
@@ -615,7 +616,7 @@ func indicatorOf(v bool) float64 {
 
 // Values that are nearly all equal have no mean while noise hides how large the others are.
 func TestRareValuesHideTheMean(t *testing.T) {
-	x := Data{Shape: Shape{N: 40_000}, Y: make([]float64, 40_000)}
+	x := table.Data{Shape: table.Shape{N: 40_000}, Y: make([]float64, 40_000)}
 	for i := range x.Y {
 		if i%200 == 0 {
 			x.Y[i] = float64(i % 1000)
@@ -632,7 +633,7 @@ func TestRareValuesHideTheMean(t *testing.T) {
 
 // The last bin of a histogram of sizes has no upper edge: where rows are in it nothing bounds a mean, and that of values cut before it says nothing.
 func TestValuesWithoutABoundHaveNoInterval(t *testing.T) {
-	x := Data{Shape: Shape{N: 40_000}, Y: make([]float64, 40_000)}
+	x := table.Data{Shape: table.Shape{N: 40_000}, Y: make([]float64, 40_000)}
 	for i := range x.Y {
 		if x.Y[i] = float64(i % 7); i%10 == 0 {
 			x.Y[i] = 1e9
@@ -653,9 +654,9 @@ func TestTooFewValuesForQuartilesHaveNoMean(t *testing.T) {
 		given, farthest := 0, 0.0
 		for seed := range uint64(20) {
 			r := rand.New(rand.NewPCG(seed, 3))
-			x := Data{Shape: Shape{N: n, D: 3}, X: newColumns(3, n), Y: make([]float64, n)}
+			x := table.Data{Shape: table.Shape{N: n, D: 3}, X: table.NewColumns(3, n), Y: make([]float64, n)}
 			for i := range n {
-				x.set(i, func(int) float64 { return 60 + 9*r.NormFloat64() })
+				setRow(x, i, func(int) float64 { return 60 + 9*r.NormFloat64() })
 			}
 			for _, f := range runOf(t, a, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 				if f.Statistic == "mean" && f.Value != nil {
@@ -674,11 +675,11 @@ func TestTooFewValuesForQuartilesHaveNoMean(t *testing.T) {
 func TestValuesBeyondTheGridAreToldAsSuch(t *testing.T) {
 	const n = 20_000
 	for size, beyond := range map[float64]bool{9e17: false, 5e18: true, 1e300: true} {
-		x := Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
-			x.set(i, func(j int) float64 { return size * (1 + float64(i)/n) * math.Copysign(1, float64(j)) })
+			setRow(x, i, func(j int) float64 { return size * (1 + float64(i)/n) * math.Copysign(1, float64(j)) })
 			if !beyond {
-				x.set(i, func(j int) float64 { return size * float64(i) / n * math.Copysign(1, float64(j)) })
+				setRow(x, i, func(j int) float64 { return size * float64(i) / n * math.Copysign(1, float64(j)) })
 			}
 		}
 		both := describers("nn")
@@ -713,9 +714,9 @@ func TestAMeanIsNotThatOfAnAtom(t *testing.T) {
 	const n, mean = 1234, .28 * 60_000
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		x := Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
-			x.set(i, func(int) float64 { return indicatorOf(r.Float64() < .28) * 2000 * math.Exp(2.6*r.NormFloat64()) })
+			setRow(x, i, func(int) float64 { return indicatorOf(r.Float64() < .28) * 2000 * math.Exp(2.6*r.NormFloat64()) })
 		}
 		for _, f := range runOf(t, describers("nn")[0], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 			if f.Statistic == "mean" && f.Value != nil && *f.Value < mean/100 {
@@ -729,7 +730,7 @@ func TestAMeanIsNotThatOfAnAtom(t *testing.T) {
 func TestAMeanOfZerosAndOnes(t *testing.T) {
 	const n = 20_000
 	for seed := range uint64(20) {
-		x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n}, Y: make([]float64, n)}
 		for i := range n {
 			x.Y[i] = indicatorOf(i%4 == 0)
 		}
@@ -747,9 +748,9 @@ func TestTheReasonOfAMeanWithoutAnIntervalServes(t *testing.T) {
 	told := map[string]int{}
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		x := Data{Shape: Shape{N: 5000, D: 5}, X: newColumns(5, 5000), Y: make([]float64, 5000)}
+		x := table.Data{Shape: table.Shape{N: 5000, D: 5}, X: table.NewColumns(5, 5000), Y: make([]float64, 5000)}
 		for i := range x.N {
-			x.set(i, func(j int) float64 {
+			setRow(x, i, func(j int) float64 {
 				return indicatorOf(r.Float64() < .2) + float64(max(j, 0))*math.Round(100*r.NormFloat64())
 			})
 		}
@@ -773,7 +774,7 @@ func TestTheReasonOfAMeanWithoutAnIntervalServes(t *testing.T) {
 
 // The note of a scale says so where half of the values are equal.
 func TestTheNoteOfEqualValues(t *testing.T) {
-	x := Data{Shape: Shape{N: 20_000}, Y: make([]float64, 20_000)}
+	x := table.Data{Shape: table.Shape{N: 20_000}, Y: make([]float64, 20_000)}
 	for i := range x.Y {
 		x.Y[i] = indicatorOf(i%2 == 0)
 	}

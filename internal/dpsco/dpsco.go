@@ -8,7 +8,7 @@
 //
 // Plans, from public facts:
 //
-//	dpsco, plan, result inputs of plans, plans, and their results
+//	dpsco, plan, result errors, plans, and their results
 //	stage               fits whose cost follows from one noise multiplier
 //	request, options    options of a request and their defaults
 //	regression, problem a model with a loss; the same with a shape and a budget
@@ -16,14 +16,13 @@
 //	expect              forecasts of the error from noise
 //	ladder, seconds     when a release is published, and how long a fit takes
 //
-// Data:
+// Data, whose rows package table holds:
 //
-//	block, records      passes over the rows; records of one row or of several
 //	scaled, weights     conversion to scaled units; weights of rows
 //	counts              scaling, offsets and exposures of counts
 //	pushdown, *_pushdown  rows that stay in a database, which computes the sums of a pass
 //	row_block, scan     rows in the coordinates of a pass, and the releases of a pass
-//	vectors             columns of numbers
+//	vectors             vectors of numbers
 //
 // Coordinates, by the linear algebra of package linalg:
 //
@@ -63,6 +62,7 @@ import (
 	"strings"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -81,59 +81,10 @@ func infeasible(err error) error {
 	return fmt.Errorf("%w: %s", ErrInfeasible, strings.TrimPrefix(err.Error(), mech.ErrParams.Error()+": "))
 }
 
-// Shape holds the public facts about a design before it is read: N records and D coefficients. With
-// Intercept the first coefficient is that of a constant 1 that Data does not store. With groups
-// there are D coefficients for each group.
-type Shape struct {
-	N, D       int
-	Intercept  bool
-	GroupCount int // 0: one fit of all rows
-}
-
-// Columns returns the number of stored feature columns.
-func (s Shape) Columns() int {
-	if s.Intercept {
-		return s.D - 1
-	}
-	return s.D
-}
-
-// Data is a design stored by columns: X holds Shape.Columns() slices with one value per row, Y the
-// target. A missing value is NaN. In fits it makes its row unusable: the row contributes nothing to
-// sums and histograms and still counts in N. Group is the group of a row, from 0; any other number
-// means no group. Offset is added to the row's prediction, Weight multiplies its contribution
-// (proof: weights.md). Every row is one person's record, or rows First[u] to First[u+1]-1 are the
-// record of person u, with 1 to MaxRows rows (records.md). Run owns the slices and may overwrite
-// them.
-type Data struct {
-	Shape
-	X      [][]float64
-	Y      []float64
-	Group  []float64 // nil without groups
-	Offset []float64 // nil: none
-	Weight []float64 // as read, or in [0, 1] once scaled by the largest allowed; nil: every row has weight 1
-
-	Exposure []float64 // of counts, as read; Scaled converts exposures to offsets; nil: none
-	First    []int     // N + 1 indices; nil: every row is a record
-	MaxRows  int       // public; 0 if every row is a record
-
-	Make func(n int) []float64 // allocates further columns, of n numbers; nil: in memory
-
-	Pushdown *Pushdown // the rows, if they stay in a database; the columns are nil then; nil: in memory
-}
-
-// newColumn allocates a column of n numbers, all 0.
-func (x Data) newColumn(n int) []float64 {
-	if x.Make == nil {
-		return make([]float64, n)
-	}
-	return x.Make(n)
-}
-
 // Algorithm plans a fit from public facts alone: a shape, a budget, and the accountant that prices
 // releases for the account in question.
 //
 // Errors: wraps ErrParameter or ErrInfeasible; the text says which request would be possible.
 type Algorithm interface {
-	Plan(s Shape, b privacy.Budget, a privacy.Accountant) (*Plan, error)
+	Plan(s table.Shape, b privacy.Budget, a privacy.Accountant) (*Plan, error)
 }

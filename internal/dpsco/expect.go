@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/objpert"
 	"dpsidecar/internal/privacy"
 )
@@ -26,7 +27,7 @@ type Forecast struct {
 // Expect forecasts a fit, in the table's units.
 //
 // Errors: those of Plan.
-func Expect(a Algorithm, s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
+func Expect(a Algorithm, s table.Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
 	if f, ok := a.(forecaster); ok {
 		return f.expect(s, b, accountant)
 	}
@@ -34,13 +35,13 @@ func Expect(a Algorithm, s Shape, b privacy.Budget, accountant privacy.Accountan
 }
 
 type forecaster interface {
-	expect(s Shape, b privacy.Budget, a privacy.Accountant) (Forecast, error)
+	expect(s table.Shape, b privacy.Budget, a privacy.Accountant) (Forecast, error)
 }
 
 // RowsFor returns the least number of rows, to within about a tenth, for which the largest expected deviation
 // and Forecast.Shrinkage are both at most share. It returns 0 if there is no forecast or the number is not below
 // 2^40.
-func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant privacy.Accountant) int {
+func RowsFor(share float64, a Algorithm, s table.Shape, b privacy.Budget, accountant privacy.Accountant) int {
 	const steps = 7 // per factor of two
 	low, high := 0, 40*steps
 	for low < high {
@@ -62,13 +63,13 @@ func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant p
 	return int(math.Exp2(float64(high) / steps))
 }
 
-func (a Scaled) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
+func (a Scaled) expect(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
 	f, err := Expect(a.Inner(), s, b, accountant)
 	a.unscaleDeviations(f.Deviation)
 	return f, err
 }
 
-func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
+func (a Regression) expect(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
 	resolved, err := a.resolve(s, b, accountant)
 	if err != nil {
 		return Forecast{}, err
@@ -95,7 +96,7 @@ func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Account
 	case Newton:
 		return p.forecastNewton(f)
 	case SampleAggregate:
-		return Forecast{Deviation: repeat(p.scatter(f), p.D)}, nil
+		return Forecast{Deviation: table.Repeat(p.scatter(f), p.D)}, nil
 	}
 	return Forecast{}, nil
 }
@@ -146,7 +147,7 @@ func (p *problem) forecast(d Descent) (Forecast, error) {
 		curvature = p.slope(d, math.Hypot(p.residual(), deviation*math.Sqrt(p.d())))
 		deviation = min(most, response(d.Solver, curvature, noise))
 	}
-	return Forecast{repeat(deviation, p.D), remaining(d.Solver, curvature)}, nil
+	return Forecast{table.Repeat(deviation, p.D), remaining(d.Solver, curvature)}, nil
 }
 
 // residual returns the typical size of a residual. For a Huber loss ResidualScale is the scale of the
@@ -232,7 +233,7 @@ func (o *quadratic) Gradient(dst []float64, q solve.Query) {
 	o.left--
 }
 
-func (a L1) expect(s Shape, b privacy.Budget, _ privacy.Accountant) (Forecast, error) {
+func (a L1) expect(s table.Shape, b privacy.Budget, _ privacy.Accountant) (Forecast, error) {
 	if err := a.check(s, b); err != nil {
 		return Forecast{}, err
 	}
@@ -243,19 +244,19 @@ func (a L1) expect(s Shape, b privacy.Budget, _ privacy.Accountant) (Forecast, e
 	}
 	if method == catalogue.MethodStaged {
 		deviation, shrinkage := newStaged(a, s, b.Epsilon).expect()
-		return Forecast{repeat(deviation, s.D), shrinkage}, nil
+		return Forecast{table.Repeat(deviation, s.D), shrinkage}, nil
 	}
 	if a = a.bounded(); method == catalogue.MethodExponential {
-		return Forecast{Deviation: repeat(a.drawError(s, b.Epsilon), s.D)}, nil
+		return Forecast{Deviation: table.Repeat(a.drawError(s, b.Epsilon), s.D)}, nil
 	}
 	deviation, shrinkage := a.perturbation(s, b.Epsilon)
-	return Forecast{repeat(deviation, s.D), shrinkage}, nil
+	return Forecast{table.Repeat(deviation, s.D), shrinkage}, nil
 }
 
 // drawError returns the root mean square error of a coordinate of a draw of the exponential mechanism. For
 // independent normal features the mean score depends on the distance r of the draw from the truth only, and r
 // has a density proportional to r^(d-1) exp(-n epsilon score(r) / 2).
-func (a L1) drawError(s Shape, epsilon float64) float64 {
+func (a L1) drawError(s table.Shape, epsilon float64) float64 {
 	const nodes = 400
 	d, top := float64(s.D), math.Inf(-1)
 	var logs, squares [nodes]float64
@@ -285,7 +286,7 @@ func (a L1) score(size float64) float64 {
 // perturbation forecasts objective perturbation. deviation is the standard deviation that the random linear
 // term gives a coordinate, the fixed point of deviation and curvature. A vector b with density proportional to
 // exp(-|b|/noise) has a mean square of noise^2 (d+1) a coordinate. shrinkage is Forecast.Shrinkage, due to the ridge.
-func (a L1) perturbation(s Shape, epsilon float64) (deviation, shrinkage float64) {
+func (a L1) perturbation(s table.Shape, epsilon float64) (deviation, shrinkage float64) {
 	ridge, noise := objpert.Params{Epsilon: epsilon, Clip: a.Clip, Smoothing: a.Smoothing, Tilt: a.tilt()}.Scales(s.D)
 	d := float64(s.D)
 	for range 30 {
@@ -301,7 +302,7 @@ func (a L1) perturbation(s Shape, epsilon float64) (deviation, shrinkage float64
 
 // perturbationError returns the root mean square error of a coefficient of 1, in scaled units, that is due to
 // noise and ridge.
-func (a L1) perturbationError(s Shape, epsilon float64) float64 {
+func (a L1) perturbationError(s table.Shape, epsilon float64) float64 {
 	deviation, shrinkage := a.perturbation(s, epsilon)
 	return math.Hypot(deviation, shrinkage)
 }

@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -53,7 +54,7 @@ func TestExpectIsNearWhatIsSeen(t *testing.T) {
 			for _, d := range []int{2, 5} {
 				for _, eps := range epsilons {
 					if d <= m.most {
-						s, b := Shape{N: n, D: d, Intercept: true}, privacy.Budget{Epsilon: eps}
+						s, b := table.Shape{N: n, D: d, Intercept: true}, privacy.Budget{Epsilon: eps}
 						if m.model != "l1" {
 							b.Delta = 1e-6
 						}
@@ -80,7 +81,7 @@ func TestExpectOfTheCentre(t *testing.T) {
 		{"linear", 100_000, 2, 1, 10}, {"linear", 20_000, 2, 5, 10}, {"linear", 100_000, 2, 5, 10}, {"linear", 200_000, 2, 20, 10},
 		{"linear", 20_000, 2, 20, 1}, {"logistic", 100_000, 2, 10, 10},
 	} {
-		s, b := Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}
+		s, b := table.Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}
 		a := centreRecipe(t, c.model, c.radius)
 		expected, seen := expectation(t, a, s, b), deviation(t, a, scaledTable(s, catalogue.Classifies(c.model)), b)
 		t.Logf("%+v: expected %.2g, seen %.2g, ratio %.2f", c, expected, seen, expected/seen)
@@ -100,7 +101,7 @@ func TestExpectOfRangeMean(t *testing.T) {
 	}{
 		{"linear", 20_000, 2, 1}, {"linear", 20_000, 6, 1}, {"linear", 100_000, 2, 1}, {"linear", 100_000, 6, 0.5}, {"linear", 100_000, 6, 5}, {"logistic", 100_000, 2, 1},
 	} {
-		s, b := Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}
+		s, b := table.Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}
 		a := mustRecipe(t, c.model, "sample_aggregate")
 		expected, seen := expectation(t, a, s, b), deviation(t, a, scaledTable(s, catalogue.Classifies(c.model)), b)
 		t.Logf("%+v: expected %.2g, seen %.2g, ratio %.2f", c, expected, seen, expected/seen)
@@ -111,7 +112,7 @@ func TestExpectOfRangeMean(t *testing.T) {
 }
 
 // expectation is the root mean square of what Expect says of the coefficients.
-func expectation(t *testing.T, a Algorithm, s Shape, b privacy.Budget) float64 {
+func expectation(t *testing.T, a Algorithm, s table.Shape, b privacy.Budget) float64 {
 	t.Helper()
 	expected, err := Expect(a, s, b, privacy.Concentrated{})
 	if err != nil || len(expected.Deviation) != s.D {
@@ -133,7 +134,7 @@ func TestExpectServesEveryMethod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []Shape{{N: 1, D: 1, Intercept: true}, {N: 50, D: 3, Intercept: true}, {N: 1_000_000, D: 4}} {
+		for _, s := range []table.Shape{{N: 1, D: 1, Intercept: true}, {N: 50, D: 3, Intercept: true}, {N: 1_000_000, D: 4}} {
 			b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
 			_, refused := a.Plan(s, b, privacy.Concentrated{})
 			expected, err := Expect(a, s, b, privacy.Concentrated{})
@@ -153,7 +154,7 @@ func TestExpectServesEveryMethod(t *testing.T) {
 func TestRowsFor(t *testing.T) {
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	for method, a := range map[string]Algorithm{"gd": mustRecipe(t, "linear", "gd"), "l1": mustRecipe(t, "l1", catalogue.MethodObjective)} {
-		s, b := Shape{N: 10, D: 3, Intercept: true}, b
+		s, b := table.Shape{N: 10, D: 3, Intercept: true}, b
 		if method == "l1" {
 			b.Delta = 0
 		}
@@ -172,10 +173,10 @@ func TestRowsFor(t *testing.T) {
 		}
 	}
 	// With so much noise this one hardly moves: that is no accuracy.
-	if n := RowsFor(0.1, mustRecipe(t, "linear", "accmd"), Shape{N: 10, D: 10, Intercept: true}, b, privacy.Concentrated{}); n < 100 {
+	if n := RowsFor(0.1, mustRecipe(t, "linear", "accmd"), table.Shape{N: 10, D: 10, Intercept: true}, b, privacy.Concentrated{}); n < 100 {
 		t.Errorf("accmd needs %d rows", n)
 	}
-	if n := RowsFor(0.1, mustRecipe(t, "linear", "trimmed"), Shape{N: 10, D: 3, Intercept: true}, b, privacy.Concentrated{}); n != 0 {
+	if n := RowsFor(0.1, mustRecipe(t, "linear", "trimmed"), table.Shape{N: 10, D: 3, Intercept: true}, b, privacy.Concentrated{}); n != 0 {
 		t.Errorf("trimmed needs %d rows", n)
 	}
 }
@@ -201,9 +202,9 @@ func mustRecipe(t *testing.T, model, method string) Algorithm {
 
 // scaledTable has normal features of size 1 and normal residuals of size 1, or
 // the labels of a coin that they bend a little.
-func scaledTable(s Shape, labels bool) Data {
+func scaledTable(s table.Shape, labels bool) table.Data {
 	rng := rand.New(rand.NewPCG(1, 2))
-	x := Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
+	x := table.Data{Shape: s, X: table.NewColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 	for i := range x.Y {
 		z := 0.3
 		for j := range x.X {
@@ -223,7 +224,7 @@ func scaledTable(s Shape, labels bool) Data {
 
 // deviation is the root mean square, over coefficients and draws, of fits of one
 // table around their mean.
-func deviation(t *testing.T, a Algorithm, x Data, b privacy.Budget) float64 {
+func deviation(t *testing.T, a Algorithm, x table.Data, b privacy.Budget) float64 {
 	const draws = 12
 	src := mechtest.Source(t, 3)
 	fits := make([][]float64, x.D)
@@ -232,7 +233,7 @@ func deviation(t *testing.T, a Algorithm, x Data, b privacy.Budget) float64 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		copied := Data{Shape: x.Shape, Y: slices.Clone(x.Y)}
+		copied := table.Data{Shape: x.Shape, Y: slices.Clone(x.Y)}
 		for _, column := range x.X {
 			copied.X = append(copied.X, slices.Clone(column))
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -51,7 +52,7 @@ func FuzzOptions(f *testing.F) {
 		if json.Unmarshal([]byte(text), &given) != nil {
 			return
 		}
-		s := Shape{N: n % 64, D: d % 4}
+		s := table.Shape{N: n % 64, D: d % 4}
 		a, err := Recipe(model, given, []string{"a", "b", "c"}[:max(0, s.D)])
 		if err != nil {
 			if !errors.Is(err, ErrParameter) {

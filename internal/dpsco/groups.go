@@ -6,9 +6,11 @@ import (
 	"slices"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/internal/hook"
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -55,7 +57,7 @@ func (p *problem) checkGroups(f fit) error {
 
 // whyNoGroups returns the error for a method that does not fit by groups. With method auto it means
 // that there are too few rows for the methods that do.
-func whyNoGroups(s Shape, method string) error {
+func whyNoGroups(s table.Shape, method string) error {
 	if method == catalogue.MethodAuto {
 		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, s.GroupCount, s.D)
 	}
@@ -66,7 +68,7 @@ func whyNoGroups(s Shape, method string) error {
 func groupBins(groups int) mech.Bins { return mech.Bins{Width: 1, Half: (groups + 1) / 2} }
 
 // checkGroupSizes reports whether the group sizes can be released, if there are groups.
-func checkGroupSizes(s Shape) error {
+func checkGroupSizes(s table.Shape) error {
 	if s.GroupCount == 0 {
 		return nil
 	}
@@ -78,8 +80,8 @@ func checkGroupSizes(s Shape) error {
 
 // groups holds the parts of the rows that are fitted: all rows or, after the split, one part per group.
 type groups struct {
-	parts  []Data     // sensitive
-	common *commonFit // the fit of all rows; nil before the split
+	parts  []table.Data // sensitive
+	common *commonFit   // the fit of all rows; nil before the split
 }
 
 // commonFit is the fit of all rows from which the fits of groups start.
@@ -97,19 +99,19 @@ type groupSize struct {
 }
 
 // passesOfSplit returns the number of passes that release group sizes: 1 with groups, else 0.
-func passesOfSplit(s Shape) int { return min(s.GroupCount, 1) }
+func passesOfSplit(s table.Shape) int { return min(s.GroupCount, 1) }
 
 // split releases the group sizes, sorts the records by group and stores the common fit.
 func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech.Source) []groupSize {
 	x := a.parts[0]
-	shares, sizes := x.groupSizes(noise, src)
+	shares, sizes := groupSizes(x, noise, src)
 	a.common = &commonFit{w: slices.Clone(w), p: mat.DenseCopyOf(p), shares: shares}
-	a.parts = x.byGroup()
+	a.parts = x.ByGroup()
 	return sizes
 }
 
 // groupSizes releases the group sizes and returns the shares of the rows and the sizes to be used.
-func (x Data) groupSizes(noise mechanism, src *mech.Source) (shares []float64, sizes []groupSize) {
+func groupSizes(x table.Data, noise mechanism, src *mech.Source) (shares []float64, sizes []groupSize) {
 	released, deviation := releaseGroupSizes(x, noise, src), countStdDev(noise, 1, laplaceTailOfMagnitudes)
 	for g, rows := range sizesToUse(released, x.N, deviation) {
 		shares = append(shares, numeric.ClampBetween(released[g]/float64(x.N), 0, 1))
@@ -152,12 +154,12 @@ const minKnownGroup = 10
 const smallGroup = "too few rows of this group for this budget"
 
 // releaseGroupSizes releases the number of records of each group.
-func releaseGroupSizes(x Data, noise mechanism, src *mech.Source) (sizes []float64) {
-	onPass(x.N)
+func releaseGroupSizes(x table.Data, noise mechanism, src *mech.Source) (sizes []float64) {
+	hook.OnPass(x.N)
 	bins := groupBins(x.GroupCount)
 	counts, place := mech.NewHistogram(bins, x.N, 1), make([]float64, x.N)
 	for u := range place {
-		first, _ := x.span(u, u+1)
+		first, _ := x.Span(u, u+1)
 		place[u] = x.Group[first] + 0.5 - float64(bins.Half)
 	}
 	counts.AddRows(mech.Rows{Intercept: true}, place)
@@ -175,120 +177,6 @@ func sizesToUse(released []float64, rows int, deviation float64) []float64 {
 		sizes[g] = numeric.ClampBetween(v, min(least, float64(rows)), float64(rows))
 	}
 	return sizes
-}
-
-// byGroup sorts the records by group, in place, and returns the records of each group; those of no
-// group are in none. All rows of a record must be in one group: see inGroups.
-func (x Data) byGroup() []Data {
-	starts := make([]int, x.GroupCount+2) // the last entry is for rows of no group
-	for i := range x.Group {
-		starts[x.groupOf(i)+1]++
-	}
-	for g := range x.GroupCount + 1 {
-		starts[g+1] += starts[g]
-	}
-	at, next := make([]int32, len(x.Y)), slices.Clone(starts)
-	for i := range x.Group {
-		g := x.groupOf(i)
-		at[i] = int32(next[g])
-		next[g]++
-	}
-	scratch := make([]float64, len(x.Y))
-	for _, column := range x.rowColumns() {
-		for i, v := range column {
-			scratch[at[i]] = v
-		}
-		copy(column, scratch)
-	}
-	parts := make([]Data, x.GroupCount)
-	for g := range parts {
-		parts[g] = x.rows(starts[g], starts[g+1])
-	}
-	x.markRecords(parts)
-	return parts
-}
-
-// rowColumns returns all columns except Group.
-func (x Data) rowColumns() [][]float64 {
-	columns := append(slices.Clone(x.X), x.Y)
-	for _, column := range x.auxiliaryColumns() {
-		if *column != nil {
-			columns = append(columns, *column)
-		}
-	}
-	return columns
-}
-
-// markRecords sets First in the parts of x, if records have several rows.
-func (x Data) markRecords(parts []Data) {
-	if x.First == nil {
-		return
-	}
-	for g := range parts {
-		parts[g].N, parts[g].MaxRows, parts[g].First = 0, x.MaxRows, []int{0}
-	}
-	for u := range x.N {
-		if g := x.groupOf(x.First[u]); g < x.GroupCount {
-			part := &parts[g]
-			part.First = append(part.First, part.First[part.N]+x.First[u+1]-x.First[u])
-			part.N++
-		}
-	}
-}
-
-// groupOf returns the group of row i, or GroupCount for none.
-func (x Data) groupOf(i int) int {
-	if g := x.Group[i]; g >= 0 && g < float64(x.GroupCount) {
-		return int(g)
-	}
-	return x.GroupCount
-}
-
-// rows returns rows from to to-1 as a design without groups.
-func (x Data) rows(from, to int) Data {
-	part := Data{Shape: Shape{N: to - from, D: x.D, Intercept: x.Intercept}, Y: x.Y[from:to]}
-	for _, column := range x.X {
-		part.X = append(part.X, column[from:to])
-	}
-	part.setAuxiliary(x, func(_, column []float64) []float64 { return column[from:to] })
-	return part
-}
-
-// inGroups reduces every record, in place, to its rows in the group of its first row, so that it is
-// in at most one group. The target of a record of no group becomes NaN: it contributes nothing.
-func (x Data) inGroups() Data {
-	if x.GroupCount == 0 {
-		return x
-	}
-	if x.First != nil {
-		x = x.likeFirstRows()
-	}
-	for i := range x.Group {
-		if x.groupOf(i) == x.GroupCount {
-			x.Y[i] = math.NaN()
-		}
-	}
-	return x
-}
-
-// likeFirstRows keeps, in place, those rows of each record that are in the group of its first row.
-func (x Data) likeFirstRows() Data {
-	kept, first := make([]int, 0, len(x.Y)), make([]int, 1, len(x.First))
-	for u := range x.N {
-		group := x.groupOf(x.First[u])
-		for i := x.First[u]; i < x.First[u+1]; i++ {
-			if x.groupOf(i) == group {
-				kept = append(kept, i)
-			}
-		}
-		first = append(first, len(kept))
-	}
-	for _, column := range append(x.rowColumns(), x.Group) {
-		gather(column, column, kept) // kept[i] >= i: no value is read after it was overwritten
-	}
-	all := x.rows(0, len(kept))
-	all.Shape, all.Group, all.First, all.MaxRows = x.Shape, x.Group[:len(kept)], first, x.MaxRows
-	return all
 }
 
 // estimate is the estimate from one group's rows: coefficients and their covariance. The covariance

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -22,7 +22,7 @@ import (
 
 // inGroups gives the rows of two neighbours groups, which the row that differs may change.
 // Some rows are in none, or in what is no group.
-func inGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
+func inGroups(r *rand.Rand, a, b table.Data, levels int) (table.Data, table.Data) {
 	a.GroupCount, b.GroupCount = levels, levels
 	a.Group = make([]float64, a.N)
 	for i := range a.Group {
@@ -30,7 +30,7 @@ func inGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
 	}
 	b.Group = slices.Clone(a.Group)
 	for i := range a.Group {
-		if !a.sameValues(i, b, i) {
+		if !sameValues(a, i, b, i) {
 			b.Group[i] = float64(r.IntN(levels))
 		}
 	}
@@ -57,7 +57,7 @@ func TestFitsByGroupsReplay(t *testing.T) {
 		r := rand.New(rand.NewPCG(8, uint64(len(name))))
 		largest := 0.0
 		for k := range 150 {
-			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
+			s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
 			x, y := neighbours(r, s, strings.Contains(name, "labels"))
 			if x, y = inGroups(r, x, y, 1+k%4); strings.Contains(name, "counts") {
 				asCounts(r, &x, &y)
@@ -80,15 +80,15 @@ func TestFitsByGroupsReplay(t *testing.T) {
 // Each release of a fit by groups is charged once, however many groups there are.
 func TestGroupsCostWhatOneFitCosts(t *testing.T) {
 	for name, a := range groupedFits() {
-		one, err := a.at(Shape{N: 1000, D: 3, Intercept: true, GroupCount: 1}, 2)
+		one, err := a.at(table.Shape{N: 1000, D: 3, Intercept: true, GroupCount: 1}, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		many, err := a.at(Shape{N: 1000, D: 3, Intercept: true, GroupCount: 200}, 2)
+		many, err := a.at(table.Shape{N: 1000, D: 3, Intercept: true, GroupCount: 200}, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole, err := a.at(Shape{N: 1000, D: 3, Intercept: true}, 2)
+		whole, err := a.at(table.Shape{N: 1000, D: 3, Intercept: true}, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,34 +105,8 @@ func TestGroupsCostWhatOneFitCosts(t *testing.T) {
 	}
 }
 
-// A row belongs to the group that its level says, and to no other.
-func TestRowsAreSortedByGroup(t *testing.T) {
-	x := Data{Shape: Shape{N: 7, D: 1, GroupCount: 3}, X: [][]float64{{0, 1, 2, 3, 4, 5, 6}}, Y: []float64{0, 10, 20, 30, 40, 50, 60}, Group: []float64{2, 0, math.NaN(), 2, 0, 3, 0.5}}
-	parts := x.byGroup()
-	for g, want := range [][]float64{{1, 4, 6}, {}, {0, 3}} {
-		if !slices.Equal(parts[g].X[0], want) || parts[g].N != len(want) {
-			t.Errorf("group %d: %v, want %v", g, parts[g].X[0], want)
-		}
-		for i, v := range want {
-			if parts[g].Y[i] != 10*v {
-				t.Errorf("group %d: targets %v", g, parts[g].Y)
-			}
-		}
-	}
-}
-
-// byGroup sorts all that rows hold: what it left behind would belong to another row then, and
-// one that changes its group would move many. Where records begin is told anew.
-func TestByGroupKnowsAllThatRowsHold(t *testing.T) {
-	for f := range reflect.TypeFor[Data]().Fields() {
-		if f.Type.Kind() == reflect.Slice && !slices.Contains([]string{"X", "Y", "Offset", "Weight", "Exposure", "Group", "First"}, f.Name) {
-			t.Errorf("byGroup does not sort %s", f.Name)
-		}
-	}
-}
-
 // groupedLaw are rows of groups of unequal sizes, whose coefficients differ by spread.
-func groupedLaw(n, d, levels int, spread float64, seed uint64) (x Data, truth [][]float64) {
+func groupedLaw(n, d, levels int, spread float64, seed uint64) (x table.Data, truth [][]float64) {
 	r, total := rand.New(rand.NewPCG(seed, 11)), 0.0
 	for g := range levels {
 		total += 1 / float64(g+1)
@@ -142,7 +116,7 @@ func groupedLaw(n, d, levels int, spread float64, seed uint64) (x Data, truth []
 		}
 		truth = append(truth, w)
 	}
-	x = Data{Shape: Shape{N: n, D: d, Intercept: true, GroupCount: levels}, X: newColumns(d-1, n), Y: make([]float64, n), Group: make([]float64, n)}
+	x = table.Data{Shape: table.Shape{N: n, D: d, Intercept: true, GroupCount: levels}, X: table.NewColumns(d-1, n), Y: make([]float64, n), Group: make([]float64, n)}
 	for i := range n {
 		g := 0
 		for u := r.Float64()*total - 1; u > 0 && g < levels-1; g++ {
@@ -158,7 +132,7 @@ func groupedLaw(n, d, levels int, spread float64, seed uint64) (x Data, truth []
 }
 
 // excessOf is the mean excess risk, over rows of the law, of coefficients for each group.
-func excessOf(x Data, truth [][]float64, coefficients func(g int) []float64) (excess float64) {
+func excessOf(x table.Data, truth [][]float64, coefficients func(g int) []float64) (excess float64) {
 	for i := range x.N {
 		g := int(x.Group[i])
 		w, gap := coefficients(g), 0.0
@@ -201,7 +175,7 @@ func TestGroupsAreFittedTogetherOrApart(t *testing.T) {
 
 // Medians by groups are no worse than one model or models of their own by much, in pure epsilon.
 func TestMediansByGroups(t *testing.T) {
-	run := func(a L1, x Data, eps float64, seed uint64) Result {
+	run := func(a L1, x table.Data, eps float64, seed uint64) Result {
 		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +211,7 @@ func TestMediansOfGroupsFarApart(t *testing.T) {
 	const n, levels = 40_000, 6
 	for _, c := range []struct{ gap, tau, off float64 }{{4, .5, .05}, {8, .5, .05}, {8, .9, .05}} {
 		r := rand.New(rand.NewPCG(7, 3))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: newColumns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: table.NewColumns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
 		for i := range n {
 			g := min(int(levels*math.Pow(r.Float64(), 2)), levels-1)
 			v := r.NormFloat64()
@@ -275,7 +249,7 @@ func TestQuantilesOfGroupsThatSpreadDifferently(t *testing.T) {
 		{1, .9, 1, .02}, {10, .9, 1, .02}, {10, .1, .3, .04}, {10, .75, 4, .02}, {100, .9, 1, .04}, {100, .25, 4, .02}, {10, .95, 4, .02}, {10, .6, 1, .04},
 	} {
 		r := rand.New(rand.NewPCG(7, 4))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: newColumns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true, GroupCount: levels}, X: table.NewColumns(1, n), Y: make([]float64, n), Group: make([]float64, n)}
 		for i := range n {
 			v, e := r.NormFloat64(), r.NormFloat64()
 			if i%2 == 1 {
@@ -335,7 +309,7 @@ func TestMediansOfEmptyGroups(t *testing.T) {
 }
 
 // groupLabels gives rows of groupedLaw labels, with log-odds for what they predict.
-func groupLabels(x Data, truth [][]float64, seed uint64) {
+func groupLabels(x table.Data, truth [][]float64, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 77))
 	for i := range x.N {
 		w := truth[int(x.Group[i])]
@@ -352,7 +326,7 @@ func groupLabels(x Data, truth [][]float64, seed uint64) {
 
 // groupCounts gives rows of groupedLaw exposures that differ by a factor of ten, and counts
 // with the logarithm of their mean for what they predict.
-func groupCounts(x *Data, truth [][]float64, seed uint64) {
+func groupCounts(x *table.Data, truth [][]float64, seed uint64) {
 	src := rand.NewPCG(seed, 78)
 	r := rand.New(src)
 	x.Offset = make([]float64, x.N)
@@ -439,7 +413,7 @@ func TestPooledGroupsKeepTheZerosOfAPenalty(t *testing.T) {
 	groupLabels(y, truth, 1)
 	for name, c := range map[string]struct {
 		Regression
-		x Data
+		x table.Data
 	}{
 		"linear":   {Regression{Loss: loss.Squared{}, Lambda: .2}, x},
 		"huber":    {Regression{Loss: loss.Huber{}, Lambda: .1}, x},
@@ -496,7 +470,7 @@ func TestGroupsOfCountsFarApart(t *testing.T) {
 func TestAGroupOfCountsFarBelowOthersHasNoInterval(t *testing.T) {
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 33))
-		x := Data{Shape: Shape{N: 100_000, D: 3, Intercept: true, GroupCount: 4}, X: newColumns(2, 100_000), Y: make([]float64, 100_000), Group: make([]float64, 100_000)}
+		x := table.Data{Shape: table.Shape{N: 100_000, D: 3, Intercept: true, GroupCount: 4}, X: table.NewColumns(2, 100_000), Y: make([]float64, 100_000), Group: make([]float64, 100_000)}
 		for i := range x.Group {
 			x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 			g := []int{0, 0, 0, 0, 1, 1, 1, 2, 2, 3}[r.IntN(10)]
@@ -562,13 +536,13 @@ func TestWhatDoesNotFitByGroupsIsRefused(t *testing.T) {
 		"a method of a paper": {Regression{Loss: loss.Squared{}, Method: "gd"}, 10_000, ErrParameter},
 		"few rows":            {Regression{Loss: loss.Squared{}}, 300, ErrInfeasible},
 	} {
-		_, err := c.a.Plan(Shape{N: c.n, D: 3, GroupCount: 4}, privacy.Budget{Epsilon: .3, Delta: 1e-6}, privacy.Concentrated{})
+		_, err := c.a.Plan(table.Shape{N: c.n, D: 3, GroupCount: 4}, privacy.Budget{Epsilon: .3, Delta: 1e-6}, privacy.Concentrated{})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for method, want := range map[string]error{"": ErrInfeasible, catalogue.MethodAuto: ErrInfeasible, catalogue.MethodStaged: nil, catalogue.MethodExponential: ErrParameter, catalogue.MethodObjective: ErrParameter} {
-		if _, err := (L1{Method: method}).Plan(Shape{N: 300, D: 3, GroupCount: 4}, privacy.Budget{Epsilon: .3}, privacy.PureSum{}); !errors.Is(err, want) {
+		if _, err := (L1{Method: method}).Plan(table.Shape{N: 300, D: 3, GroupCount: 4}, privacy.Budget{Epsilon: .3}, privacy.PureSum{}); !errors.Is(err, want) {
 			t.Errorf("medians by %q: %v", method, err)
 		}
 	}
@@ -608,7 +582,7 @@ func TestScoresOfGroups(t *testing.T) {
 		z.Offset[i] = float64(i % 7)
 		z.Y[i] += z.Offset[i]
 	}
-	for name, data := range map[string]Data{"all in groups": x, "some in none": y, "with offsets": z} {
+	for name, data := range map[string]table.Data{"all in groups": x, "some in none": y, "with offsets": z} {
 		plan, err := Score{Coefficients: slices.Concat(truth...), Scale: 1}.Plan(data.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(err)
@@ -636,7 +610,7 @@ func TestPoolingKnowsTheErrorOfQuantiles(t *testing.T) {
 	mean := 0.0
 	for seed := range uint64(fits) {
 		r := rand.New(rand.NewPCG(seed, 91))
-		x := Data{Shape: Shape{N: 30_000, D: 2, Intercept: true, GroupCount: 6}, X: newColumns(1, 30_000), Y: make([]float64, 30_000), Group: make([]float64, 30_000)}
+		x := table.Data{Shape: table.Shape{N: 30_000, D: 2, Intercept: true, GroupCount: 6}, X: table.NewColumns(1, 30_000), Y: make([]float64, 30_000), Group: make([]float64, 30_000)}
 		for i := range x.Y {
 			g, at := 0, r.Float64()
 			for at > share[g] {

@@ -9,12 +9,13 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 )
 
 // hiddenLaw has three columns, the last of which is made of the second.
-func hiddenLaw(labels bool, n int, last func(second float64) float64) Data {
+func hiddenLaw(labels bool, n int, last func(second float64) float64) table.Data {
 	r := rand.New(rand.NewPCG(1, 2))
-	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 4, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 		x.X[2][i] = last(x.X[1][i])
@@ -75,7 +76,7 @@ func TestARareFlagWithALargeEffectHidesItself(t *testing.T) {
 	held, withheld, all := 0, 0, 0
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		x := Data{Shape: Shape{N: 20_000, D: 4, Intercept: true}, X: newColumns(3, 20_000), Y: make([]float64, 20_000)}
+		x := table.Data{Shape: table.Shape{N: 20_000, D: 4, Intercept: true}, X: table.NewColumns(3, 20_000), Y: make([]float64, 20_000)}
 		for i := range x.Y {
 			x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 			if r.Float64() < 0.005 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -42,7 +43,7 @@ var linearTasks = []linearTask{
 		[]atEpsilon{{0.1, 24}, {0.3, 14}, {1, 2}}},
 }
 
-func (task linearTask) load(t *testing.T) Data {
+func (task linearTask) load(t *testing.T) table.Data {
 	folder := os.Getenv("DPSIDECAR_DATA")
 	if folder == "" {
 		t.Skip("DPSIDECAR_DATA names no folder with the data sets")
@@ -59,7 +60,7 @@ func (task linearTask) load(t *testing.T) Data {
 		return v
 	}
 	y := take(task.target)
-	x := Data{Shape: Shape{N: len(y), D: len(task.features) + 1, Intercept: true}, Y: y}
+	x := table.Data{Shape: table.Shape{N: len(y), D: len(task.features) + 1, Intercept: true}, Y: y}
 	for _, f := range task.features {
 		x.X = append(x.X, take(f))
 	}
@@ -73,14 +74,14 @@ type leastSquares struct {
 	least float64
 }
 
-func exactLeastSquares(x Data) leastSquares {
+func exactLeastSquares(x table.Data) leastSquares {
 	d := x.D
 	l := leastSquares{h: mat.NewSymDense(d, nil)}
 	g := make([]float64, d)
 	row := make([]float64, d)
 	square := 0.0
 	for i := range x.N {
-		x.row(row, i)
+		finiteRow(x, row, i)
 		for j := range d {
 			for k := j; k < d; k++ {
 				l.h.SetSym(j, k, l.h.At(j, k)+row[j]*row[k]/float64(x.N))
@@ -110,7 +111,7 @@ func (l leastSquares) excess(w []float64) float64 {
 	return 100 * mat.Inner(diff, l.h, diff) / l.least
 }
 
-func excesses(t *testing.T, a Regression, x Data, l leastSquares, eps float64, draws int) []float64 {
+func excesses(t *testing.T, a Regression, x table.Data, l leastSquares, eps float64, draws int) []float64 {
 	src := mechtest.Source(t, 1)
 	var all []float64
 	for range draws {
@@ -129,10 +130,10 @@ func excesses(t *testing.T, a Regression, x Data, l leastSquares, eps float64, d
 }
 
 // law draws n rows of d coefficients, the first for the intercept, of a named kind.
-func drawLaw(kind string, n, d int, seed uint64) Data {
+func drawLaw(kind string, n, d int, seed uint64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 99))
 	k := d - 1
-	x := Data{Shape: Shape{N: n, D: d, Intercept: true}, X: newColumns(k, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: d, Intercept: true}, X: table.NewColumns(k, n), Y: make([]float64, n)}
 	gamma := func(shape float64) float64 { return distuv.Gamma{Alpha: shape, Beta: shape, Src: r}.Rand() }
 	t3 := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: 3, Src: r}
 	t25 := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: 2.5, Src: r}
@@ -240,7 +241,7 @@ func TestLinearIsAccurateOnLaws(t *testing.T) {
 // bound of the second pass did not follow them they were shortened, and the mean excess was .0043 %. Seeds are fixed.
 func TestLinearIsAccurateWithRareFlags(t *testing.T) {
 	r, truth := rand.New(rand.NewPCG(1, 6)), []float64{0.3, 0.3, -0.3, 0.3, -0.3}
-	x := Data{Shape: Shape{N: 20_000, D: 5, Intercept: true}, X: newColumns(4, 20_000), Y: make([]float64, 20_000)}
+	x := table.Data{Shape: table.Shape{N: 20_000, D: 5, Intercept: true}, X: table.NewColumns(4, 20_000), Y: make([]float64, 20_000)}
 	for i := range x.Y {
 		x.Y[i] = truth[0] + r.NormFloat64()
 		for j, share := range []float64{0.004, 0.01, 0.03, 1} {

@@ -6,6 +6,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -67,10 +68,10 @@ type jointFit struct {
 }
 
 // newJointParts returns a fit of all rows.
-func newJointParts(r *jointReleases, x Data) *jointParts {
+func newJointParts(r *jointReleases, x table.Data) *jointParts {
 	f := newJointFit(r)
-	f.weighted = x.weighted()
-	return &jointParts{jointReleases: r, fits: []*jointFit{f}, groups: groups{parts: []Data{x}}}
+	f.weighted = x.Weighted()
+	return &jointParts{jointReleases: r, fits: []*jointFit{f}, groups: groups{parts: []table.Data{x}}}
 }
 
 // Rows show that scales are far too small if they are this many times longer than the bound that
@@ -175,17 +176,17 @@ func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit 
 }
 
 // sumPilot computes the sums of a pilot pass over a part of the rows.
-func (f *jointFit) sumPilot(t int, x Data) jointPilot {
+func (f *jointFit) sumPilot(t int, x table.Data) jointPilot {
 	if x.Pushdown != nil {
 		return f.queryPilot(t, x.Pushdown)
 	}
 	if f.shortened == nil {
-		f.shortened = x.newColumn(len(x.Y))
+		f.shortened = x.NewColumn(len(x.Y))
 	}
-	moments := merging[*mech.Moments]{total: mech.NewMoments(f.pilotContract())}
+	moments := table.Parts[*mech.Moments]{Total: mech.NewMoments(f.pilotContract())}
 	residuals, lengths, products := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)
-	x.scan(f.p, f.w, func() func(int, *rowBlock) {
-		m, e, l, g := moments.fork(), residuals.fork(), lengths.fork(), products.fork()
+	scan(x, f.p, f.w, func() func(int, *rowBlock) {
+		m, e, l, g := moments.Fork(), residuals.Fork(), lengths.Fork(), products.Fork()
 		return func(first int, r *rowBlock) {
 			r.scaleByWeight()
 			r.countFirst(e, r.e, f.Scale)
@@ -196,7 +197,7 @@ func (f *jointFit) sumPilot(t int, x Data) jointPilot {
 			r.addPilot(m, f.bound, f.cut, f.shortened[first:first+r.n])
 		}
 	})
-	return jointPilot{moments.merged(), residuals.merged(), lengths.merged(), products.merged()}
+	return jointPilot{moments.Merged(), residuals.Merged(), lengths.Merged(), products.Merged()}
 }
 
 // shortenedEigenvalue is the floor of the eigenvalues in the last pilot pass. The passes before it
@@ -298,7 +299,7 @@ func smallMoment(longer float64) float64 {
 // pilotKeeps returns for each direction the fraction of a pilot step left by shrinkage, which is at
 // least least.
 func pilotKeeps(w linalg.Whitener, gradient *mat.VecDense, deviation, small, least float64) []float64 {
-	keeps := repeat(1, len(w.Values))
+	keeps := table.Repeat(1, len(w.Values))
 	for k, v := range w.Values {
 		if 1/(v*v) < small {
 			shrunk := max(0, 1-2*square(deviation/mat.Dot(w.Vectors.ColView(k), gradient)))
@@ -476,15 +477,15 @@ func (a *jointParts) step(src *mech.Source) {
 }
 
 // sumStep computes the sums of the step over a part of the rows.
-func (f *jointFit) sumStep(x Data) jointStep {
+func (f *jointFit) sumStep(x table.Data) jointStep {
 	if x.Pushdown != nil {
 		return f.queryStep(x.Pushdown)
 	}
-	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
-	intercepts := merging[*mech.Sum]{total: mech.NewSum(f.interceptContract())}
-	meats := merging[*mech.Moments]{total: mech.NewMoments(f.meatContract())}
-	x.scan(f.stepCoordinates(), f.w, func() func(int, *rowBlock) {
-		s, l, m := steps.fork(), intercepts.fork(), meats.fork()
+	steps := table.Parts[*mech.Sum]{Total: mech.NewSum(f.stepContract())}
+	intercepts := table.Parts[*mech.Sum]{Total: mech.NewSum(f.interceptContract())}
+	meats := table.Parts[*mech.Moments]{Total: mech.NewMoments(f.meatContract())}
+	scan(x, f.stepCoordinates(), f.w, func() func(int, *rowBlock) {
+		s, l, m := steps.Fork(), intercepts.Fork(), meats.Fork()
 		return func(first int, r *rowBlock) {
 			r.scaleByWeight()
 			weights := f.weights[first : first+r.n]
@@ -497,7 +498,7 @@ func (f *jointFit) sumStep(x Data) jointStep {
 			}
 		}
 	})
-	return jointStep{steps.merged(), intercepts.merged(), meats.merged()}
+	return jointStep{steps.Merged(), intercepts.Merged(), meats.Merged()}
 }
 
 // stepCoordinates returns the coordinates of rows in the step. They are without the constant, which
@@ -570,7 +571,7 @@ func (f *jointFit) keeps() (keeps *mat.SymDense, drift float64) {
 		along[k] = mat.Dot(vectors.ColView(k), step)
 	}
 	kept := mat.NewSymDense(len(values), nil)
-	parts, drift := gains(along, values, repeat(square(f.kept.deviation), len(values)))
+	parts, drift := gains(along, values, table.Repeat(square(f.kept.deviation), len(values)))
 	for k, keep := range parts {
 		kept.SymRankOne(kept, keep, vectors.ColView(k))
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/table"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -58,7 +59,7 @@ func TestGainsAreNumbers(t *testing.T) {
 // More of the budget for second moments is taken from the step and the intercept's step, in one ratio, and all
 // of it is spent: from shape, rows and budget alone.
 func TestMoreForMomentsIsLessForTheStep(t *testing.T) {
-	s := Shape{N: 10_000, D: 4, Intercept: true}
+	s := table.Shape{N: 10_000, D: 4, Intercept: true}
 	for _, whiten := range []float64{0, 1, 1.5, maxWhiten} {
 		r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true, Whiten: whiten}.releases(s, 1)
 		if err != nil {

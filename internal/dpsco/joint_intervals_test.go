@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -19,7 +20,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-func resultOf(t *testing.T, a Algorithm, x Data, eps float64, seed uint64) Result {
+func resultOf(t *testing.T, a Algorithm, x table.Data, eps float64, seed uint64) Result {
 	t.Helper()
 	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
 	if err != nil {
@@ -96,7 +97,7 @@ func TestIntervalsOfARareTargetCover(t *testing.T) {
 	given, covered, worst := 0, 0, 0.0
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 8))
-		x := Data{Shape: Shape{N: 20_000, D: 3, Intercept: true}, X: newColumns(2, 20_000), Y: make([]float64, 20_000)}
+		x := table.Data{Shape: table.Shape{N: 20_000, D: 3, Intercept: true}, X: table.NewColumns(2, 20_000), Y: make([]float64, 20_000)}
 		for i := range x.Y {
 			x.X[0][i], x.X[1][i] = numeric.ClampTo(r.NormFloat64(), 1.2), 2*r.Float64()-1
 			if r.Float64() < truth[0]+truth[1]*x.X[0][i]+truth[2]*x.X[1][i] {
@@ -127,7 +128,7 @@ func TestIntervalsAreWithheldWhereHiddenRowsStandOut(t *testing.T) {
 	given := func(feature func(r *rand.Rand) float64, effect func(v float64) float64) (tables int) {
 		for seed := range uint64(40) {
 			r := rand.New(rand.NewPCG(seed, 9))
-			x := Data{Shape: Shape{N: 20_000, D: 5, Intercept: true}, X: newColumns(4, 20_000), Y: make([]float64, 20_000)}
+			x := table.Data{Shape: table.Shape{N: 20_000, D: 5, Intercept: true}, X: table.NewColumns(4, 20_000), Y: make([]float64, 20_000)}
 			for i := range x.Y {
 				for j := range x.X {
 					x.X[j][i] = r.NormFloat64()
@@ -164,7 +165,7 @@ func TestIntervalsAreWithheldWhereAThinTailStandsOut(t *testing.T) {
 	given := func(cost func(r *rand.Rand) float64) (tables int) {
 		for seed := range uint64(40) {
 			r := rand.New(rand.NewPCG(seed, 10))
-			x := Data{Shape: Shape{N: 10_000, D: 3, Intercept: true}, X: newColumns(2, 10_000), Y: make([]float64, 10_000)}
+			x := table.Data{Shape: table.Shape{N: 10_000, D: 3, Intercept: true}, X: table.NewColumns(2, 10_000), Y: make([]float64, 10_000)}
 			for i := range x.Y {
 				x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 				if r.Float64() < 0.1*math.Exp(0.3*x.X[0][i]) {
@@ -193,7 +194,7 @@ func TestSmallWeightsMakeNoTargetRare(t *testing.T) {
 	off := 0.0
 	for seed := range uint64(draws) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n), Weight: repeat(0.01, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n), Weight: table.Repeat(0.01, n)}
 		for i := range x.Y {
 			x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 			x.Y[i] = truth[1]*x.X[0][i] + truth[2]*x.X[1][i] + 0.3*r.NormFloat64()
@@ -263,7 +264,7 @@ func TestMissingIntervalsHaveAReason(t *testing.T) {
 	gauss := drawLaw("gauss", 30_000, 3, 1)
 	for name, c := range map[string]struct {
 		a    Regression
-		x    Data
+		x    table.Data
 		eps  float64
 		says string
 	}{
@@ -324,7 +325,7 @@ func TestErrorsAreScaledBack(t *testing.T) {
 
 // Intervals allow for what lies between the cuts of the step where it stands out from its noise, along its direction alone.
 func TestIntervalsAllowForABentEffect(t *testing.T) {
-	r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true}.releases(Shape{N: 20000, D: 3, Intercept: true}, 1)
+	r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true}.releases(table.Shape{N: 20000, D: 3, Intercept: true}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,9 +358,9 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 
 // claims draws costs that a share of the rows has, lognormal with the given spread; their number grows with
 // the first of two features. The truth is that of least squares of the population.
-func claims(n int, share, spread float64, r *rand.Rand) (x Data, truth []float64) {
+func claims(n int, share, spread float64, r *rand.Rand) (x table.Data, truth []float64) {
 	const growth = 0.5
-	x = Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
+	x = table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
 	for i := range x.Y {
 		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 		if r.Float64() < share*math.Exp(growth*x.X[0][i]-growth*growth/2) {
@@ -396,7 +397,7 @@ func TestCountsAtALargeScaleHaveIntervals(t *testing.T) {
 	given := 0
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 33))
-		x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: true}, X: newColumns(1, 20_000), Y: make([]float64, 20_000)}
+		x := table.Data{Shape: table.Shape{N: 20_000, D: 2, Intercept: true}, X: table.NewColumns(1, 20_000), Y: make([]float64, 20_000)}
 		for i := range x.Y {
 			x.X[0][i] = r.NormFloat64()
 			x.Y[i] = float64(poissonOf(r, 0.2*math.Exp(0.2*x.X[0][i])))

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -57,7 +58,7 @@ var jointShares = struct {
 // jointReleases holds the noise of every release of a JointMoments.
 type jointReleases struct {
 	JointMoments
-	shape                                              Shape
+	shape                                              table.Shape
 	momentNoise, residualNoise, lengthNoise            [pilotPasses]mech.Gaussian
 	productNoise, stepNoise, interceptNoise, meatNoise mech.Gaussian
 	groupNoise                                         mech.Gaussian // of the sizes of groups
@@ -66,7 +67,7 @@ type jointReleases struct {
 // releases divides the budget, that of one release of noise multiplier z, among all releases.
 //
 // Errors: ErrInfeasible.
-func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
+func (a JointMoments) releases(s table.Shape, z float64) (*jointReleases, error) {
 	left := 1.0
 	if s.GroupCount > 0 {
 		left -= groupShare
@@ -148,7 +149,7 @@ func (r *jointReleases) meatContract() mech.MomentContract {
 	return mech.MomentContract{Bound: 1, N: r.shape.N, D: r.shape.D}
 }
 
-func (a JointMoments) at(s Shape, z float64) (*stage, error) {
+func (a JointMoments) at(s table.Shape, z float64) (*stage, error) {
 	r, err := a.releases(s, z)
 	if err != nil {
 		return nil, err
@@ -162,8 +163,8 @@ func (a JointMoments) at(s Shape, z float64) (*stage, error) {
 		seconds: a.seconds(s),
 		sums:    true,
 		passes:  pilotPasses + 1 + passesOfSplit(s),
-		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-			fits := newJointParts(r, x.inGroups())
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+			fits := newJointParts(r, x.InGroups())
 			for t := range pilotPasses {
 				if err := ctx.Err(); err != nil {
 					return Result{}, err

@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -31,7 +32,7 @@ func jointFits() map[string]JointMoments {
 }
 
 // planOf is a plan of a fit at a noise multiplier.
-func planOf(t *testing.T, f fit, s Shape, z float64) *Plan {
+func planOf(t *testing.T, f fit, s table.Shape, z float64) *Plan {
 	t.Helper()
 	g, err := f.at(s, z)
 	if err != nil {
@@ -54,7 +55,7 @@ func testReplays[F fit](t *testing.T, fits map[string]F, labels func(F) bool) {
 	for name, a := range fits {
 		r := rand.New(rand.NewPCG(3, uint64(len(name))))
 		for k := range 120 {
-			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
+			s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
 			x, y := neighbours(r, s, labels(a))
 			if n, newton := any(a).(Newton); newton && n.Curve.counted() != nil {
 				asCounts(r, &x, &y)
@@ -91,22 +92,22 @@ func reachTheirBounds(t *testing.T, largest map[string]float64) {
 func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 	a := JointMoments{Bound: 2, Scale: 1, Intervals: true}
 	const z = 0.3
-	for name, mutant := range map[string]func(r *jointReleases, x Data, f *jointFit, p *Plan) (twice bool){
-		"nothing": func(*jointReleases, Data, *jointFit, *Plan) bool { return false },
-		"half of the noise": func(r *jointReleases, _ Data, _ *jointFit, _ *Plan) bool {
+	for name, mutant := range map[string]func(r *jointReleases, x table.Data, f *jointFit, p *Plan) (twice bool){
+		"nothing": func(*jointReleases, table.Data, *jointFit, *Plan) bool { return false },
+		"half of the noise": func(r *jointReleases, _ table.Data, _ *jointFit, _ *Plan) bool {
 			r.stepNoise.NoiseMultiplier /= 2
 			return false
 		},
-		"a share used twice": func(_ *jointReleases, _ Data, _ *jointFit, p *Plan) bool { return true },
-		"a release is not charged": func(_ *jointReleases, _ Data, _ *jointFit, p *Plan) bool {
+		"a share used twice": func(_ *jointReleases, _ table.Data, _ *jointFit, p *Plan) bool { return true },
+		"a release is not charged": func(_ *jointReleases, _ table.Data, _ *jointFit, p *Plan) bool {
 			p.Event = p.Event.(privacy.Compose)[1:]
 			return false
 		},
-		"a bound read from the data": func(_ *jointReleases, x Data, f *jointFit, _ *Plan) bool {
+		"a bound read from the data": func(_ *jointReleases, x table.Data, f *jointFit, _ *Plan) bool {
 			f.bound = 1e-3 + math.Abs(x.Y[0])
 			return false
 		},
-		"a cut read from the data": func(_ *jointReleases, x Data, f *jointFit, _ *Plan) bool {
+		"a cut read from the data": func(_ *jointReleases, x table.Data, f *jointFit, _ *Plan) bool {
 			f.cut = 1e-3
 			for _, y := range x.Y {
 				if math.Abs(y) <= 1e9 {
@@ -119,7 +120,7 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 		var found error
 		r := rand.New(rand.NewPCG(2, 2))
 		for range 60 {
-			s := Shape{N: 23, D: 2}
+			s := table.Shape{N: 23, D: 2}
 			x, y := neighbours(r, s, false)
 			_, err := replay(t, func() *Plan {
 				releases, err := a.releases(s, z)
@@ -128,7 +129,7 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 				}
 				p := planOf(t, a, s, z)
 				twice := mutant(releases, x, newJointFit(releases), p)
-				p.run = func(_ context.Context, x Data, src *mech.Source) (Result, error) {
+				p.run = func(_ context.Context, x table.Data, src *mech.Source) (Result, error) {
 					a := newJointParts(releases, x)
 					mutant(releases, x, a.fits[0], &Plan{Event: p.Event})
 					for t := range pilotPasses {
@@ -156,7 +157,7 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 // allowed.
 func TestARowTwiceInJointMomentsIsSeen(t *testing.T) {
 	a := JointMoments{Bound: 2, Scale: 1, Intervals: true}
-	s, double := Shape{N: 11, D: 2}, Shape{N: 22, D: 2}
+	s, double := table.Shape{N: 11, D: 2}, table.Shape{N: 22, D: 2}
 	r := rand.New(rand.NewPCG(5, 5))
 	caught := 0
 	for range 40 {
@@ -171,7 +172,7 @@ func TestARowTwiceInJointMomentsIsSeen(t *testing.T) {
 }
 
 // twice is every row of x two times.
-func twice(x Data) Data {
+func twice(x table.Data) table.Data {
 	c := cloned(x)
 	c.N *= 2
 	c.Y = append(c.Y, x.Y...)
@@ -186,7 +187,7 @@ func twice(x Data) Data {
 func TestJointRowsKeepTheirContracts(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for range 3000 {
-		s := Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
+		s := table.Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
 		x, _ := neighbours(r, s, false)
 		rows := newRowBlock(s.D)
 		p := make([][]float64, s.D)
@@ -240,7 +241,7 @@ func TestJointMomentsCostWhatTheyRelease(t *testing.T) {
 		t.Errorf("shares add up to %v", total)
 	}
 	for name, a := range jointFits() {
-		for _, s := range []Shape{{N: 1000, D: 4, Intercept: true}, {N: 1000, D: 4, Intercept: false}} {
+		for _, s := range []table.Shape{{N: 1000, D: 4, Intercept: true}, {N: 1000, D: 4, Intercept: false}} {
 			p := planOf(t, a, s, 3)
 			cost, err := privacy.Price(p.Event)
 			if err != nil || math.Abs(cost.Rho*2*9-1) > 1e-9 {
@@ -250,7 +251,7 @@ func TestJointMomentsCostWhatTheyRelease(t *testing.T) {
 	}
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)}} {
 		for _, n := range []int{1000, 30_000, 1_000_000} {
-			p, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodJointMoments}.Plan(Shape{N: n, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
+			p, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodJointMoments}.Plan(table.Shape{N: n, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +268,7 @@ func TestJointMomentsDoNotDependOnCoresOrOrder(t *testing.T) {
 	x := normalTable(1, 9000, 1, 2, -1)
 	x.X[0][17], x.Y[40], x.X[1][5000] = math.NaN(), math.Inf(1), 1e300
 	for name, a := range jointFits() {
-		run := func(x Data) []float64 {
+		run := func(x table.Data) []float64 {
 			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 			if err != nil {
 				t.Fatal(err)
@@ -283,7 +284,7 @@ func TestJointMomentsDoNotDependOnCoresOrOrder(t *testing.T) {
 			}
 		}
 		runtime.GOMAXPROCS(all)
-		if got := run(x.pick(rand.New(rand.NewPCG(7, 7)).Perm(x.N))); !slices.Equal(got, want) {
+		if got := run(x.Pick(rand.New(rand.NewPCG(7, 7)).Perm(x.N))); !slices.Equal(got, want) {
 			t.Errorf("%s: %v in another order, %v", name, got, want)
 		}
 	}
@@ -292,7 +293,7 @@ func TestJointMomentsDoNotDependOnCoresOrOrder(t *testing.T) {
 // Rows that hold no numbers, or too large ones, are all the same row.
 func TestRowsWithoutNumbersAreOneRowToJointMoments(t *testing.T) {
 	x := normalTable(1, 4000, 0.1, 2, -1)
-	run := func(bad func(k int, x Data)) []float64 {
+	run := func(bad func(k int, x table.Data)) []float64 {
 		c := cloned(x)
 		for k := range 400 {
 			bad(k, c)
@@ -303,19 +304,19 @@ func TestRowsWithoutNumbersAreOneRowToJointMoments(t *testing.T) {
 		}
 		return w
 	}
-	want := run(func(k int, x Data) { x.Y[k*10] = math.NaN() })
+	want := run(func(k int, x table.Data) { x.Y[k*10] = math.NaN() })
 	for j, v := range []float64{1, 2, -1} {
 		if math.Abs(want[j]-v) > 0.05 { // a tenth of the rows is missing, not zero
 			t.Errorf("%v", want)
 			break
 		}
 	}
-	for name, bad := range map[string]func(k int, x Data){
-		"missing features":   func(k int, x Data) { x.X[k%2][k*10] = math.NaN() },
-		"infinite":           func(k int, x Data) { x.X[k%2][k*10] = math.Inf(1 - 2*(k%3)) },
-		"an infinite target": func(k int, x Data) { x.Y[k*10] = math.Inf(-1) },
-		"overflow":           func(k int, x Data) { x.X[k%2][k*10] = 1e200 },
-		"all of it":          func(k int, x Data) { x.Y[k*10], x.X[0][k*10], x.X[1][k*10] = math.NaN(), math.NaN(), math.Inf(1) },
+	for name, bad := range map[string]func(k int, x table.Data){
+		"missing features":   func(k int, x table.Data) { x.X[k%2][k*10] = math.NaN() },
+		"infinite":           func(k int, x table.Data) { x.X[k%2][k*10] = math.Inf(1 - 2*(k%3)) },
+		"an infinite target": func(k int, x table.Data) { x.Y[k*10] = math.Inf(-1) },
+		"overflow":           func(k int, x table.Data) { x.X[k%2][k*10] = 1e200 },
+		"all of it":          func(k int, x table.Data) { x.Y[k*10], x.X[0][k*10], x.X[1][k*10] = math.NaN(), math.NaN(), math.Inf(1) },
 	} {
 		if got := run(bad); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
@@ -350,13 +351,13 @@ func TestAutoChoosesJointMomentsByAPublicRule(t *testing.T) {
 		on   string
 	}{{200_000, 1, catalogue.WhiteningOn}, {10_000, 1, catalogue.WhiteningOn}, {2000, 100, catalogue.WhiteningOff}} {
 		for _, penalty := range []string{catalogue.PenaltyNone, catalogue.PenaltyL1} {
-			p, err := Regression{Loss: loss.Squared{}, Penalty: penalty, Lambda: 0.1}.Plan(Shape{N: c.n, D: 5, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
+			p, err := Regression{Loss: loss.Squared{}, Penalty: penalty, Lambda: 0.1}.Plan(table.Shape{N: c.n, D: 5, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
 			if err != nil || p.Parameters["steps"] != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
 				t.Errorf("%d rows: %v, %v", c.n, p.Parameters, err)
 			}
 		}
 	}
-	_, err := Regression{Loss: loss.Logistic{}, Labels: true, Method: catalogue.MethodJointMoments}.Plan(Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+	_, err := Regression{Loss: loss.Logistic{}, Labels: true, Method: catalogue.MethodJointMoments}.Plan(table.Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 	if !errors.Is(err, ErrParameter) {
 		t.Errorf("logistic: %v", err)
 	}
@@ -384,7 +385,7 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 		"no penalty":                prox.Zero{},
 	} {
 		want := exact(loss.Squared{}, psi, cloned(x))
-		for layout, table := range map[string]Data{"intercept": x, "a column of ones": ones} {
+		for layout, table := range map[string]table.Data{"intercept": x, "a column of ones": ones} {
 			for _, low := range []bool{false, true} {
 				a := JointMoments{Bound: 3.4, Scale: 1, LowInformation: low, Psi: prox.Sum{A: psi, B: ball}}
 				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), cloned(table), mechtest.Source(t, 1)))

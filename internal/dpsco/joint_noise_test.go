@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -25,7 +26,7 @@ func TestReleasesTellTheirNoise(t *testing.T) {
 	for _, c := range []struct {
 		kind string
 		a    Regression
-		draw func(kind string, n, d int, seed uint64) Data
+		draw func(kind string, n, d int, seed uint64) table.Data
 	}{
 		{"gauss", Regression{Loss: loss.Squared{}}, drawLaw}, {"skew", Regression{Loss: loss.Squared{}}, drawLaw}, {"flags", Regression{Loss: loss.Squared{}}, drawLaw}, {"cond", Regression{Loss: loss.Squared{}}, drawLaw},
 		{"gauss", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw}, {"skew", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw}, {"flags", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw},
@@ -174,7 +175,7 @@ func TestNoisyPilotFitsDoNotTell(t *testing.T) {
 
 // A step follows all of an error of the pilot fit where no row is cut, and next to none of it where all are.
 func TestCutRowsDoNotRespond(t *testing.T) {
-	r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true}.releases(Shape{N: 10_000, D: 2}, 1)
+	r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true}.releases(table.Shape{N: 10_000, D: 2}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func TestCutRowsDoNotRespond(t *testing.T) {
 // where it hardly did that of the passes before; the last correction takes away as much again.
 func TestNoiseOfThePilotFit(t *testing.T) {
 	const deviation = 0.1
-	r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true}.releases(Shape{N: 10_000, D: 2}, 1)
+	r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true}.releases(table.Shape{N: 10_000, D: 2}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func TestNoiseOfThePilotFit(t *testing.T) {
 // A step that is kept whole forgets the noise of the fit before; one that is shrunk to nothing
 // counts as half kept.
 func TestNoiseOfANewtonFit(t *testing.T) {
-	r, err := Newton{Curve: logisticCurve{}, Bound: 3}.releases(Shape{N: 10_000, D: 2}, 1)
+	r, err := Newton{Curve: logisticCurve{}, Bound: 3}.releases(table.Shape{N: 10_000, D: 2}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"slices"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/sqlsum"
 
 	"gonum.org/v1/gonum/mat"
@@ -19,9 +20,9 @@ func (r *exprRow) pilotVector(bound, cut float64) []sqlsum.Expr {
 }
 
 // queryPilot runs pilot pass t in the database.
-func (f *jointFit) queryPilot(t int, x *Pushdown) jointPilot {
+func (f *jointFit) queryPilot(t int, x *table.Pushdown) jointPilot {
 	f.wide = mat.DenseCopyOf(f.p)
-	r := x.row(f.p, f.w, f.shape.Intercept)
+	r := newExprRow(x, f.p, f.w, f.shape.Intercept)
 	r.scaleByWeight()
 	p := sqlsum.Pass{
 		Moments: []sqlsum.Vector{momentVector(r.pilotVector(f.bound, f.cut), f.pilotContract())},
@@ -30,7 +31,7 @@ func (f *jointFit) queryPilot(t int, x *Pushdown) jointPilot {
 	if t == pilotPasses-1 {
 		p.Counts = append(p.Counts, sizesOf(sqlsum.Mul(squareIn(r.e, f.Scale), r.square)))
 	}
-	totals := x.totals(p)
+	totals := x.Query(p)
 	seen := jointPilot{
 		moments:   summedMoments(f.pilotContract(), totals.Moments[0]),
 		residuals: counted(f.shape.N, totals.Counts[0]), lengths: counted(f.shape.N, totals.Counts[1]),
@@ -47,8 +48,8 @@ const minStep = 0x1p-40
 
 // stepWeight returns a row's weight in the step, as computed by weigh; f.wide are the coordinates of
 // the last pilot pass.
-func (f *jointFit) stepWeight(x *Pushdown) sqlsum.Expr {
-	before := x.row(f.wide, f.w, f.shape.Intercept)
+func (f *jointFit) stepWeight(x *table.Pushdown) sqlsum.Expr {
+	before := newExprRow(x, f.wide, f.w, f.shape.Intercept)
 	before.scaleByWeight()
 	shortened := sqlsum.Div(sqlsum.Bound(f.bound), sqlsum.Max(before.length, sqlsum.Bound(f.bound)))
 	kept := sqlsum.Square(sqlsum.Max(shortened, sqlsum.Number(minStep)))
@@ -64,8 +65,8 @@ func (c cuts) parts(v sqlsum.Expr) (inner, rest sqlsum.Expr) {
 }
 
 // queryStep runs the pass of the step in the database.
-func (f *jointFit) queryStep(x *Pushdown) jointStep {
-	r := x.row(f.stepCoordinates(), f.w, f.shape.Intercept)
+func (f *jointFit) queryStep(x *table.Pushdown) jointStep {
+	r := newExprRow(x, f.stepCoordinates(), f.w, f.shape.Intercept)
 	r.scaleByWeight()
 	direction := r.direction()
 	size := sqlsum.Mul(sqlsum.Mul(f.stepWeight(x), r.e), r.length)
@@ -83,7 +84,7 @@ func (f *jointFit) queryStep(x *Pushdown) jointStep {
 		}
 		p.Moments = append(p.Moments, momentVector(meat, f.meatContract()))
 	}
-	totals := x.totals(p)
+	totals := x.Query(p)
 	seen := jointStep{step: summed(f.stepContract(), totals.Sums[0])}
 	if f.shape.Intercept {
 		seen.intercept = summed(f.interceptContract(), totals.Sums[1])

@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 )
 
 // Thresholds of momentNoise. Above lowMoments JointMoments treats information as low and discards
@@ -115,7 +116,7 @@ func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	f.chooseCuts()
 	step, intercept := f.deviations()
 	most := p.Radius / math.Sqrt(p.d())
-	deviation := repeat(min(most, f.stepCuts.outer*step), p.D)
+	deviation := table.Repeat(min(most, f.stepCuts.outer*step), p.D)
 	if p.Intercept {
 		deviation[0] = min(most, math.Hypot(deviation[0], f.interceptCuts.outer*intercept))
 	}

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
 )
@@ -39,14 +40,14 @@ func (r *rowBlock) addStep(s *mech.Sum, weights []float64, c cuts) {
 		simd.Multiply(r.rest[j][:len(column)], column, rest)
 		simd.Multiply(column, column, inner)
 	}
-	s.AddRows(mech.Rows{X: append(given, firstRows(r.rest[:d], len(rest))...)}, r.ones[:len(rest)])
+	s.AddRows(mech.Rows{X: append(given, table.Heads(r.rest[:d], len(rest))...)}, r.ones[:len(rest)])
 }
 
 // sizes returns the lengths of the records' contributions; for single rows these are |v_i| |z_i|.
 func (r *rowBlock) sizes(given [][]float64) []float64 {
 	size := r.v[:r.records()]
 	if r.starts != nil {
-		rowLengths(size, given)
+		table.RowLengths(size, given)
 		return size
 	}
 	length := r.length[:len(size)]

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/expmech"
 	"dpsidecar/internal/mech/objpert"
@@ -80,7 +81,7 @@ var l1Fields = fields[L1]{
 //
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says which request would be
 // feasible.
-func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error) {
+func (a L1) Plan(s table.Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error) {
 	if err := a.check(s, b); err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 	if err != nil {
 		return nil, err
 	}
-	p, err := map[string]func(Shape, float64) (*Plan, error){
+	p, err := map[string]func(table.Shape, float64) (*Plan, error){
 		catalogue.MethodStaged: a.staged, catalogue.MethodExponential: a.bounded().exponential, catalogue.MethodObjective: a.bounded().objective,
 	}[method](s, b.Epsilon)
 	if err != nil {
@@ -101,7 +102,7 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 	return p, nil
 }
 
-func (a L1) check(s Shape, b privacy.Budget) error {
+func (a L1) check(s table.Shape, b privacy.Budget) error {
 	if err := l1Fields.check(a, optionsOf("l1")); err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 
 // fitted is the shape of the table that the mechanisms see: with weights the constant is an ordinary
 // column.
-func (a L1) fitted(s Shape) Shape {
+func (a L1) fitted(s table.Shape) table.Shape {
 	s.Intercept = s.Intercept && a.MaxWeight == 0
 	return s
 }
@@ -124,7 +125,7 @@ func (a L1) fitted(s Shape) Shape {
 // choose returns the method and the reason for it.
 //
 // Errors: ErrInfeasible where the exact sampler was asked for and would take too long.
-func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
+func (a L1) choose(s table.Shape, epsilon float64) (method, why string, err error) {
 	information := stagedInformation(s, epsilon)
 	staged := a.Method == catalogue.MethodStaged || (a.Method == "" || a.Method == catalogue.MethodAuto) && information >= enoughForStaged
 	switch {
@@ -148,7 +149,7 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 
 // chooseSingle chooses between the mechanisms that make one release, by the forecast of their errors where
 // the exact sampler is practical.
-func (a L1) chooseSingle(s Shape, epsilon float64) (method, why string) {
+func (a L1) chooseSingle(s table.Shape, epsilon float64) (method, why string) {
 	switch {
 	case a.tilt() != 0:
 		return catalogue.MethodObjective, "the exact sampler is for medians"
@@ -177,14 +178,14 @@ const (
 // more steps. It holds for columns about as large as their scales, and residuals as theirs. Larger values
 // take minutes (three times the scales with six coefficients, ten times with five) and, beyond these,
 // hours.
-func (a L1) samplerSeconds(s Shape, epsilon float64) float64 {
+func (a L1) samplerSeconds(s table.Shape, epsilon float64) float64 {
 	peaks := math.Max(1, a.Iota*a.ResidualScale/defaultIota(a.Theta, rowsPerCoefficient(s, epsilon)))
 	search := math.Max(1, 1.5*math.Log2(a.Radius/10))
 	return search * 1.5e-5 * math.Max(15_000, float64(s.N)) * math.Pow(3.7, float64(s.D-4)) * math.Pow(peaks, 1.5)
 }
 
 // rowsPerCoefficient is rows times epsilon for each coefficient, which the defaults depend on.
-func rowsPerCoefficient(s Shape, epsilon float64) float64 {
+func rowsPerCoefficient(s table.Shape, epsilon float64) float64 {
 	return float64(s.N) * epsilon / float64(s.D)
 }
 
@@ -197,7 +198,7 @@ func (a L1) withPublicFacts(s Scaled) Algorithm {
 
 // withDefaults sets parameters that were not given, except for pitch and radius, which depend on the
 // method.
-func (a L1) withDefaults(s Shape, epsilon float64) L1 {
+func (a L1) withDefaults(s table.Shape, epsilon float64) L1 {
 	a.scaleAsked = a.ResidualScale != 0
 	setDefault(&a.Tau, 0.5)
 	setDefault(&a.Theta, 2)
@@ -213,7 +214,7 @@ func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 }
 
 // sources is the number of columns of the table that a row is made from.
-func (a L1) sources(s Shape) float64 {
+func (a L1) sources(s table.Shape) float64 {
 	if a.Sources == 0 {
 		return float64(s.D)
 	}
@@ -251,7 +252,7 @@ func defaultSmoothing(information, d float64) float64 {
 const heldByRidge = 0.1
 
 // parameters are the public parameters of both mechanisms that make one release.
-func (a L1) parameters(s Shape) map[string]any {
+func (a L1) parameters(s table.Shape) map[string]any {
 	m := map[string]any{
 		"rows": s.N, "coefficients": s.D, "intercept": s.Intercept,
 		"radius": a.Radius, "set": a.Set, "pitch": a.Pitch, "residual_scale": a.ResidualScale,
@@ -272,9 +273,9 @@ func (a L1) nameQuantile(parameters map[string]any) {
 const noMedianIntervals = "no interval is known that holds for sampling and noise of medians and other quantiles together; dp_huber_regress is a robust model that can have one"
 
 // medians returns a run that releases coefficients alone, and reports whether the set may have cut them.
-func (a L1) medians(fit func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
-	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		w, err := fit(ctx, x.one(), src)
+func (a L1) medians(fit func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error)) run {
+	return func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+		w, err := fit(ctx, x.FirstRows(), src)
 		return a.result(w), err
 	}
 }
@@ -293,7 +294,7 @@ func (a L1) result(w []float64) Result {
 }
 
 // exponential plans a draw on a grid that is fine relative to the spread of the draw.
-func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
+func (a L1) exponential(s table.Shape, epsilon float64) (*Plan, error) {
 	setDefault(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
 	p := expmech.Params{Epsilon: justBelow(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept, Memory: a.Memory}
 	if a.Set == catalogue.SetBox {
@@ -306,8 +307,8 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	parameters["theta"], parameters["iota"] = a.Theta, a.Iota
 	return &Plan{
 		Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, Seconds: a.seconds(s, epsilon), shape: s,
-		run: a.medians(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-			x = x.unweighted()
+		run: a.medians(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
+			x = unweighted(x)
 			return expmech.Draw(ctx, p, x.X, x.Y, src)
 		}),
 	}, nil
@@ -315,7 +316,7 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 
 // objective plans a perturbed minimiser on a fine grid, since the grid adds noise of some steps, but no
 // finer than float64 can certify for this number of rows.
-func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
+func (a L1) objective(s table.Shape, epsilon float64) (*Plan, error) {
 	s = a.fitted(s)
 	certified := float64(s.N) * math.Max(1, epsilon) * a.Smoothing / a.Clip * 0x1p-47
 	setDefault(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
@@ -329,9 +330,9 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	return &Plan{
 		Event: privacy.Pure{Epsilon: epsilon}, Parameters: parameters, shape: s,
 		// Most tables take a quarter of Seconds; ties, as of flags and whole numbers, make the search long.
-		Band: repeat(p.Band(s.D, BandMiss), s.D), Seconds: 4e-7 * float64(s.N) * float64(s.D),
-		run: a.medians(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-			x = x.unweighted()
+		Band: table.Repeat(p.Band(s.D, BandMiss), s.D), Seconds: 4e-7 * float64(s.N) * float64(s.D),
+		run: a.medians(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
+			x = unweighted(x)
 			w, err := objpert.Draw(ctx, p, x.X, x.Y, src)
 			if err == nil {
 				a.project(w)

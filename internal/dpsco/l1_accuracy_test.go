@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -69,7 +70,7 @@ func TestL1OfManyCoefficientsDoesNotFollowItsNoise(t *testing.T) {
 		eps, most   float64
 	}{{5000, 100, 1, 1.05}, {5000, 100, .3, 1.1}, {1500, 30, .5, 1.05}, {600, 12, .3, 1.1}} {
 		r := rand.New(rand.NewPCG(4, uint64(c.n)))
-		x := Data{Shape: Shape{N: c.n, D: 1 + c.features, Intercept: true}, Y: make([]float64, c.n)}
+		x := table.Data{Shape: table.Shape{N: c.n, D: 1 + c.features, Intercept: true}, Y: make([]float64, c.n)}
 		for range c.features {
 			column, slope := make([]float64, c.n), r.NormFloat64()/math.Sqrt(float64(c.features))
 			for i := range column {
@@ -133,7 +134,7 @@ func TestL1IsAccurateOnRealData(t *testing.T) {
 			floats.Scale(1/s.scale, v)
 			return v
 		}
-		x := Data{Shape: Shape{N: len(column[task.target.column]), D: len(task.features) + 1, Intercept: true}, Y: take(task.target)}
+		x := table.Data{Shape: table.Shape{N: len(column[task.target.column]), D: len(task.features) + 1, Intercept: true}, Y: take(task.target)}
 		for _, f := range task.features {
 			x.X = append(x.X, take(f))
 		}
@@ -157,7 +158,7 @@ func TestL1IsAccurateOnRealData(t *testing.T) {
 	}
 }
 
-func excessRisks(t *testing.T, a L1, x Data, eps float64, draws int) []float64 {
+func excessRisks(t *testing.T, a L1, x table.Data, eps float64, draws int) []float64 {
 	least := risk(leastDeviations(x), x)
 	src := mechtest.Source(t, 1)
 	excess := make([]float64, draws)
@@ -166,7 +167,7 @@ func excessRisks(t *testing.T, a L1, x Data, eps float64, draws int) []float64 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		copied := Data{Shape: x.Shape, Y: slices.Clone(x.Y)}
+		copied := table.Data{Shape: x.Shape, Y: slices.Clone(x.Y)}
 		for _, column := range x.X {
 			copied.X = append(copied.X, slices.Clone(column))
 		}
@@ -181,14 +182,14 @@ func excessRisks(t *testing.T, a L1, x Data, eps float64, draws int) []float64 {
 
 // lognormalTable has a constant and lognormal features, coefficients of norm 2
 // uniform in direction and centred lognormal noise; the least risk is 1.12.
-func lognormalTable(seed uint64, n, d int) Data {
+func lognormalTable(seed uint64, n, d int) table.Data {
 	rng := rand.New(rand.NewPCG(seed, uint64(n*100+d)))
 	w := make([]float64, d)
 	for j := range w {
 		w[j] = rng.NormFloat64()
 	}
 	floats.Scale(2/floats.Norm(w, 2), w)
-	x := Data{Shape: Shape{N: n, D: d, Intercept: true}, X: make([][]float64, d-1), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: d, Intercept: true}, X: make([][]float64, d-1), Y: make([]float64, n)}
 	for j := range x.X {
 		x.X[j] = make([]float64, n)
 	}
@@ -202,7 +203,7 @@ func lognormalTable(seed uint64, n, d int) Data {
 	return x
 }
 
-func residual(w []float64, x Data, i int) float64 {
+func residual(w []float64, x table.Data, i int) float64 {
 	r := x.Y[i] - w[0]
 	for j, column := range x.X {
 		r -= w[j+1] * column[i]
@@ -210,7 +211,7 @@ func residual(w []float64, x Data, i int) float64 {
 	return r
 }
 
-func risk(w []float64, x Data) float64 {
+func risk(w []float64, x table.Data) float64 {
 	sum := 0.0
 	for i := range x.Y {
 		sum += math.Abs(residual(w, x, i))
@@ -219,7 +220,7 @@ func risk(w []float64, x Data) float64 {
 }
 
 // leastDeviations fits without privacy, by reweighted least squares.
-func leastDeviations(x Data) []float64 {
+func leastDeviations(x table.Data) []float64 {
 	w := make([]float64, x.D)
 	for width := 1.0; width > 1e-6; width *= .7 {
 		h, g := mat.NewSymDense(x.D, nil), mat.NewVecDense(x.D, nil)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -21,12 +22,12 @@ import (
 const lawChance = 1e-9
 
 // l1Tables are shapes with tables of normal numbers.
-func l1Tables(shapes ...Shape) (tables []Data) {
+func l1Tables(shapes ...table.Shape) (tables []table.Data) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, s := range shapes {
-		x := Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
+		x := table.Data{Shape: s, X: table.NewColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 		for i := range s.N {
-			x.set(i, func(int) float64 { return r.NormFloat64() })
+			setRow(x, i, func(int) float64 { return r.NormFloat64() })
 		}
 		tables = append(tables, x)
 	}
@@ -43,7 +44,7 @@ func chargedEpsilon(t *testing.T, e privacy.Event) float64 {
 }
 
 // released draws what a request releases, many times.
-func released(t *testing.T, a L1, x Data, epsilon float64, draws int, src *mech.Source, visit func(p *Plan, w []float64)) {
+func released(t *testing.T, a L1, x table.Data, epsilon float64, draws int, src *mech.Source, visit func(p *Plan, w []float64)) {
 	for range draws {
 		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 		if err != nil {
@@ -57,8 +58,8 @@ func released(t *testing.T, a L1, x Data, epsilon float64, draws int, src *mech.
 	}
 }
 
-// residual is y_i less the prediction.
-func (x Data) residual(i int, w []float64) float64 {
+// residualOf is y_i less the prediction.
+func residualOf(x table.Data, i int, w []float64) float64 {
 	r := x.Y[i]
 	if x.Intercept {
 		r, w = r-w[0], w[1:]
@@ -75,14 +76,14 @@ func (x Data) residual(i int, w []float64) float64 {
 func TestTheExponentialMechanismHasTheChargedEpsilon(t *testing.T) {
 	src := mechtest.Source(t, 1)
 	most := distuv.UnitNormal.Quantile(1 - lawChance/2)
-	for _, x := range l1Tables(Shape{N: 60, D: 2, Intercept: true}, Shape{N: 90, D: 3, Intercept: false}) {
+	for _, x := range l1Tables(table.Shape{N: 60, D: 2, Intercept: true}, table.Shape{N: 90, D: 3, Intercept: false}) {
 		for _, epsilon := range []float64{.3, .6} {
 			a := L1{Method: catalogue.MethodExponential, Radius: 1, Pitch: 1, Set: catalogue.SetBox, Iota: .5, Theta: 1.5 + .5*float64(x.D%2)}
-			score := x.truncatedScore(a.Theta, a.Iota)
-			mean, deviation := x.lawOfScore(score, epsilon)
+			score := truncatedScore(x, a.Theta, a.Iota)
+			mean, deviation := lawOfScore(x, score, epsilon)
 			draws := 0
 			for _, mutant := range []float64{epsilon / 2, 2 * epsilon} {
-				m, _ := x.lawOfScore(score, mutant)
+				m, _ := lawOfScore(x, score, mutant)
 				draws = max(draws, int(math.Pow(1.6*most*deviation/(m-mean), 2)))
 			}
 			if draws > 10_000 {
@@ -94,7 +95,7 @@ func TestTheExponentialMechanismHasTheChargedEpsilon(t *testing.T) {
 				sum += score(w)
 			})
 			off := func(epsilon float64) float64 {
-				mean, deviation := x.lawOfScore(score, epsilon)
+				mean, deviation := lawOfScore(x, score, epsilon)
 				return math.Abs(sum/float64(draws)-mean) / deviation * math.Sqrt(float64(draws))
 			}
 			if off(charged) > most {
@@ -109,10 +110,10 @@ func TestTheExponentialMechanismHasTheChargedEpsilon(t *testing.T) {
 
 // truncatedScore returns w -> sum_i psi(iota |r_i|) / (2 log theta), whose range
 // for one record is a half: replacing one moves it by that at most.
-func (x Data) truncatedScore(theta, iota float64) func(w []float64) float64 {
+func truncatedScore(x table.Data, theta, iota float64) func(w []float64) float64 {
 	return func(w []float64) (sum float64) {
 		for i := range x.N {
-			u := math.Min(1, iota*math.Abs(x.residual(i, w)))
+			u := math.Min(1, iota*math.Abs(residualOf(x, i, w)))
 			sum -= math.Log(1-u+math.Pow(u, theta)/theta) / (2 * math.Log(theta))
 		}
 		return sum
@@ -121,7 +122,7 @@ func (x Data) truncatedScore(theta, iota float64) func(w []float64) float64 {
 
 // lawOfScore returns mean and standard deviation of the score of a point of
 // {-1, 0, 1}^D drawn with probability proportional to exp(-epsilon score).
-func (x Data) lawOfScore(score func(w []float64) float64, epsilon float64) (mean, deviation float64) {
+func lawOfScore(x table.Data, score func(w []float64) float64, epsilon float64) (mean, deviation float64) {
 	var scores []float64
 	least := math.Inf(1)
 	w := make([]float64, x.D)
@@ -149,15 +150,15 @@ func (x Data) lawOfScore(score func(w []float64) float64, epsilon float64) (mean
 // together are what epsilon follows from (Lemma 1 of objpert.md).
 func TestObjectivePerturbationHasTheChargedEpsilon(t *testing.T) {
 	src := mechtest.Source(t, 2)
-	for _, x := range l1Tables(Shape{N: 200, D: 1, Intercept: false}, Shape{N: 100, D: 1, Intercept: true}, Shape{N: 200, D: 3, Intercept: true}, Shape{N: 400, D: 4, Intercept: false}) {
-		silent := Data{Shape: Shape{N: 1, D: x.D, Intercept: x.Intercept}, X: newColumns(x.Columns(), 1), Y: []float64{nan}}
+	for _, x := range l1Tables(table.Shape{N: 200, D: 1, Intercept: false}, table.Shape{N: 100, D: 1, Intercept: true}, table.Shape{N: 200, D: 3, Intercept: true}, table.Shape{N: 400, D: 4, Intercept: false}) {
+		silent := table.Data{Shape: table.Shape{N: 1, D: x.D, Intercept: x.Intercept}, X: table.NewColumns(x.Columns(), 1), Y: []float64{nan}}
 		for _, epsilon := range []float64{.2, 1, 5} {
 			a, draws := L1{Method: catalogue.MethodObjective, Radius: 1e6, Pitch: 0x1p-26}, 600/x.D
 			var length, silentLength, charged float64
 			released(t, a, x, epsilon, draws, src, func(p *Plan, w []float64) {
 				charged = chargedEpsilon(t, p.Event)
 				clip := p.Parameters["clip"].(float64)
-				length += x.perturbation(w, clip, p.Parameters["smoothing"].(float64), charged) / (2 * clip)
+				length += perturbationOf(x, w, clip, p.Parameters["smoothing"].(float64), charged) / (2 * clip)
 			})
 			released(t, a, silent, epsilon, draws, src, func(p *Plan, w []float64) {
 				square := 0.0
@@ -182,9 +183,9 @@ func TestObjectivePerturbationHasTheChargedEpsilon(t *testing.T) {
 	}
 }
 
-// perturbation returns the length of the gradient at w of what is minimised
+// perturbationOf returns the length of the gradient at w of what is minimised
 // besides <b, w>: that of b.
-func (x Data) perturbation(w []float64, clip, smoothing, epsilon float64) float64 {
+func perturbationOf(x table.Data, w []float64, clip, smoothing, epsilon float64) float64 {
 	ridge := 1.5 * math.Sqrt(3) * clip * clip / (epsilon * smoothing)
 	gradient := make([]float64, x.D)
 	for j, v := range w {
@@ -203,7 +204,7 @@ func (x Data) perturbation(w []float64, clip, smoothing, epsilon float64) float6
 			square += v * v
 		}
 		f := math.Min(1, clip/math.Sqrt(square))
-		r := f * x.residual(i, w)
+		r := f * residualOf(x, i, w)
 		for j, v := range row {
 			gradient[j] -= r / math.Hypot(r, smoothing) * f * v
 		}

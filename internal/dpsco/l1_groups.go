@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
 
@@ -24,24 +25,24 @@ import (
 
 // l1Groups holds the groups during a fit.
 type l1Groups struct {
-	rows  []Data // sensitive; targets are replaced by residuals
+	rows  []table.Data // sensitive; targets are replaced by residuals
 	sizes []groupSize
 	fits  [][]float64
 	units []float64 // units of the residuals
 }
 
 // fitGroups runs the stages on x, which it overwrites.
-func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	x = x.one()
-	columns := x.columns() // without the constant, which start adds
+func (f staged) fitGroups(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+	x = x.FirstRows()
+	columns := x.FeatureColumns() // without the constant, which start adds
 	found, hidden := f.findScales(x, src)
 	moved := f.place(x, src)
-	common, x, t, usable, err := f.start(ctx, x.unweighted().inGroups(), nil, src)
+	common, x, t, usable, err := f.start(ctx, unweighted(x).InGroups(), nil, src)
 	if err != nil {
 		return Result{}, err
 	}
-	shares, sizes := x.groupSizes(mech.Laplace{Epsilon: justBelow(f.shares.sizes)}, src)
-	groups := l1Groups{rows: x.byGroup(), sizes: sizes}
+	shares, sizes := groupSizes(x, mech.Laplace{Epsilon: justBelow(f.shares.sizes)}, src)
+	groups := l1Groups{rows: x.ByGroup(), sizes: sizes}
 	for range groups.rows {
 		groups.fits, groups.units = append(groups.fits, common), append(groups.units, 1)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
 )
@@ -34,7 +35,7 @@ import (
 // Privacy: its shares of epsilon add up to epsilon (proof: l1_staged.md).
 type staged struct {
 	L1
-	shape       Shape           // of the table that the mechanisms see
+	shape       table.Shape     // of the table that the mechanisms see
 	constant    bool            // whether the first coefficient is the intercept; with weights a column represents it
 	columns     []numericColumn // that may be shifted and scaled
 	scales      scaleSearch
@@ -44,7 +45,7 @@ type staged struct {
 }
 
 // staged plans the stages.
-func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
+func (a L1) staged(s table.Shape, epsilon float64) (*Plan, error) {
 	f := newStaged(a, s, epsilon)
 	if err := f.check(); err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 // newStaged sets the parameters that follow from public facts: limits on rows that are wide if there are so many
 // rows that noise does not matter, and the smallest smoothing that noise allows. Where the length of long rows is
 // looked for, the limits are the widest, and measured sets others.
-func newStaged(a L1, s Shape, epsilon float64) staged {
+func newStaged(a L1, s table.Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept, columns: a.movable(s), scales: a.seeks(s)}
 	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant, len(f.scales.Columns), len(f.columns))
 	informed := f.rowsOfLast() * f.shares.last
@@ -104,7 +105,7 @@ const (
 // typical · long^1.5, as far as it may be, because some rows are longer than the released length. Where long ≤
 // commonlyLong, features are not skewed, and clip is kept so small that noise stays below the sampling error
 // (besideSampling).
-func (f staged) measured(x Data, src *mech.Source) staged {
+func (f staged) measured(x table.Data, src *mech.Source) staged {
 	if f.shares.length == 0 {
 		return f
 	}
@@ -144,7 +145,7 @@ func (f staged) beyondQuantile() float64 { return 1 - math.Abs(f.tilt()) }
 // rows have weights or offsets. Each column costs noise, and a steward who has registered a center has said where
 // the values lie. A radius speaks of the unit of coefficients; where residual_scale is given, the target keeps
 // its unit.
-func (a L1) movable(s Shape) (columns []numericColumn) {
+func (a L1) movable(s table.Shape) (columns []numericColumn) {
 	if !s.Intercept || a.Radius != 0 || len(a.numericColumns) == 0 {
 		return nil
 	}
@@ -165,7 +166,7 @@ func (a L1) movable(s Shape) (columns []numericColumn) {
 
 // seeks returns the search for the scales of columns that have none, but for that of the target with an offset, which has
 // its unit, or where residual_scale is given.
-func (a L1) seeks(s Shape) (scales scaleSearch) {
+func (a L1) seeks(s table.Shape) (scales scaleSearch) {
 	if a.Radius != 0 {
 		return scales
 	}

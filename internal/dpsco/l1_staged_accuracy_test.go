@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -42,9 +43,9 @@ var medianTasks = []medianTask{
 }
 
 // load reads the table in scaled units.
-func (m medianTask) load(t testing.TB, folder string) Data {
+func (m medianTask) load(t testing.TB, folder string) table.Data {
 	column := readCSV(t, filepath.Join(folder, m.file+".csv.gz"))
-	x := Data{Shape: Shape{D: len(m.columns), Intercept: true}}
+	x := table.Data{Shape: table.Shape{D: len(m.columns), Intercept: true}}
 	for j, name := range m.columns {
 		v := slices.Clone(column[name])
 		if v == nil {
@@ -60,8 +61,8 @@ func (m medianTask) load(t testing.TB, folder string) Data {
 // excess is by how many percent the mean absolute residual of fits exceeds the least one, on
 // average over draws, and how long a fit takes. Features and target are wrong by factors; columns
 // of 0 and 1 count as flags.
-func excess(t testing.TB, a L1, x Data, least, epsilon float64, draws int, wrongFeatures, wrongTarget float64, src *mech.Source) (mean float64, took time.Duration) {
-	facts := Scaled{X: repeat(1, len(x.X)), Y: 1}
+func excess(t testing.TB, a L1, x table.Data, least, epsilon float64, draws int, wrongFeatures, wrongTarget float64, src *mech.Source) (mean float64, took time.Duration) {
+	facts := Scaled{X: table.Repeat(1, len(x.X)), Y: 1}
 	for j, column := range x.X {
 		if !slices.ContainsFunc(column, func(v float64) bool { return v != 0 && v != 1 }) {
 			facts.Flags = append(facts.Flags, j)
@@ -151,9 +152,9 @@ func TestStagedOnRealTables(t *testing.T) {
 var asRegistered = [2]float64{1, 1}
 
 // oddTable is four columns, the constant among them, of an awkward law.
-func oddTable(name string, n int) Data {
+func oddTable(name string, n int) table.Data {
 	r := rand.New(rand.NewPCG(1, 7))
-	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: newColumns(3, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 4, Intercept: true}, X: table.NewColumns(3, n), Y: make([]float64, n)}
 	for i := range n {
 		a, b, c := r.NormFloat64(), r.NormFloat64(), r.NormFloat64()
 		noise := r.ExpFloat64() - r.ExpFloat64()
@@ -214,7 +215,7 @@ func TestStagedIsAccurateOnAwkwardTables(t *testing.T) {
 func TestSkewedFeaturesHaveTheirSlope(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(3, 7))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		a, b := math.Exp(1.5*r.NormFloat64())/5, r.NormFloat64()
 		x.X[0][i], x.X[1][i] = a, b

@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
 
@@ -16,7 +17,7 @@ import (
 
 // findScales divides columns without a scale by the scales that it finds, and returns these, nil if it does not look,
 // and the features that noise hides.
-func (f staged) findScales(x Data, src *mech.Source) (found *Scaled, hidden []int) {
+func (f staged) findScales(x table.Data, src *mech.Source) (found *Scaled, hidden []int) {
 	if f.shares.scales == 0 {
 		return nil, nil
 	}
@@ -24,7 +25,7 @@ func (f staged) findScales(x Data, src *mech.Source) (found *Scaled, hidden []in
 }
 
 // place shifts and scales columns that lie together far from zero, and returns how; nil if there are none.
-func (f staged) place(x Data, src *mech.Source) *Scaled {
+func (f staged) place(x table.Data, src *mech.Source) *Scaled {
 	if f.shares.position == 0 {
 		return nil
 	}
@@ -36,13 +37,13 @@ func (f staged) place(x Data, src *mech.Source) *Scaled {
 }
 
 // fit runs the stages on x, which it overwrites.
-func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	x = x.one()
-	columns := x.columns() // without the constant, which start adds
+func (f staged) fit(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+	x = x.FirstRows()
+	columns := x.FeatureColumns() // without the constant, which start adds
 	found, hidden := f.findScales(x, src)
 	moved := f.place(x, src)
 	weights := slices.Clone(x.Weight)
-	u, x, t, usable, err := f.start(ctx, x.unweighted(), weights, src)
+	u, x, t, usable, err := f.start(ctx, unweighted(x), weights, src)
 	if err != nil {
 		return Result{}, err
 	}
@@ -88,13 +89,13 @@ type rowCoordinates struct{ matrix, inverse *mat.Dense }
 // start runs the stages up to the rough fit. It returns that fit, the rows with residuals in place of
 // targets, the coordinates of these rows, and the approximate share of them that is usable. x has been multiplied
 // by its weights, if there are any.
-func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.Source) (u []float64, rows Data, t rowCoordinates, usable float64, err error) {
+func (f staged) start(ctx context.Context, x table.Data, weights []float64, src *mech.Source) (u []float64, rows table.Data, t rowCoordinates, usable float64, err error) {
 	t = f.bringBack(x, src)
 	if len(f.Levels) > 0 { // a public map of each row
-		p := levelCoordinates(Shape{D: f.shape.D, Intercept: f.constant}, f.Levels)
+		p := levelCoordinates(table.Shape{D: f.shape.D, Intercept: f.constant}, f.Levels)
 		var inverse mat.Dense
 		_ = inverse.Inverse(p) // far from singular
-		x = x.times(p.T())
+		x = times(x, p.T())
 		t.matrix.Mul(t.matrix, p)
 		t.inverse.Mul(&inverse, t.inverse)
 	}
@@ -102,7 +103,7 @@ func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.
 	for i, epsilon := range f.shares.moments {
 		var p linalg.Whitener
 		p, usable = f.whitener(x, f.bounds()[i], epsilon, src)
-		x = x.times(p.Matrix)
+		x = times(x, p.Matrix)
 		t.matrix.Mul(t.matrix, p.Matrix)
 		t.inverse.Mul(p.Inverse().Matrix, t.inverse)
 	}
@@ -154,7 +155,7 @@ func (f staged) toTableUnits(t rowCoordinates, quantileShift float64, u []float6
 }
 
 // bringBack divides each feature by its reach.
-func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
+func (f staged) bringBack(x table.Data, src *mech.Source) rowCoordinates {
 	t := rowCoordinates{linalg.Identity(x.D), linalg.Identity(x.D)}
 	if f.shares.reach == 0 {
 		return t
@@ -178,7 +179,7 @@ func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 // usable is the approximate share of usable rows, or 1 if that is large. Where few rows are usable, whitening
 // makes all of them longer than bound; they are then shortened to bound, and their mean square over all
 // rows gives the share.
-func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w linalg.Whitener, usable float64) {
+func (f staged) whitener(x table.Data, bound, epsilon float64, src *mech.Source) (w linalg.Whitener, usable float64) {
 	noise := mech.MatrixLaplace{Epsilon: justBelow(epsilon)}
 	floor := bound * bound * eigenvalueFloor(x.Shape, epsilon)
 	h := secondMoments(x, f.contract(bound), noise, src)
@@ -190,7 +191,7 @@ func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w li
 
 // eigenvalueFloor is the value to which eigenvalues of second moments are raised, as a share of the squared bound of rows: about
 // the deviation of their noise.
-func eigenvalueFloor(s Shape, epsilon float64) float64 {
+func eigenvalueFloor(s table.Shape, epsilon float64) float64 {
 	d := float64(s.D)
 	return .6 / (epsilon * float64(s.N)) * math.Sqrt(2*d*(d+1))
 }
@@ -291,7 +292,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 // last one may span, and returns the distance of the quantile from there, which it subtracts from the residuals. From
 // the rough fit coefficients may be farther from those of the quantile than the last fit, with its small smoothing,
 // can go.
-func (f staged) refine(ctx context.Context, u []float64, x Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
+func (f staged) refine(ctx context.Context, u []float64, x table.Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
 	level := f.maxLevel() / 2
 	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: justBelow(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)
 	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
@@ -318,23 +319,23 @@ func (staged) sizeOf(residuals []float64, unit float64, q mech.Quantile, src *me
 }
 
 // stepWhereRare makes a step on rows in which rare features are kept small, and returns them as they were.
-func (f staged) stepWhereRare(ctx context.Context, u []float64, x Data, t rowCoordinates, usable float64, p objpert.Params, quantile float64, src *mech.Source) (Data, error) {
+func (f staged) stepWhereRare(ctx context.Context, u []float64, x table.Data, t rowCoordinates, usable float64, p objpert.Params, quantile float64, src *mech.Source) (table.Data, error) {
 	rare, found := f.rare(t, usable, f.typicalWeight(t))
 	if !found {
 		return x, f.step(ctx, u, x, p, quantile, src)
 	}
-	x = x.times(rare.Matrix)
+	x = times(x, rare.Matrix)
 	v := make([]float64, len(u))
 	if err := f.step(ctx, v, x, p, quantile, src); err != nil {
 		return x, err
 	}
 	floats.Add(u, rare.Apply(v))
-	return x.times(rare.Inverse().Matrix), nil
+	return times(x, rare.Inverse().Matrix), nil
 }
 
 // step adds to u a fit of the targets in x and replaces these by its residuals. The fit is lengthened to
 // make up for the ridge, assuming that the share quantile of the rows has residuals within the smoothing.
-func (f staged) step(ctx context.Context, u []float64, x Data, p objpert.Params, quantile float64, src *mech.Source) error {
+func (f staged) step(ctx context.Context, u []float64, x table.Data, p objpert.Params, quantile float64, src *mech.Source) error {
 	columns := make([][]float64, len(x.X))
 	for j, column := range x.X {
 		columns[j] = slices.Clone(column)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -27,7 +28,7 @@ type stagedShares struct {
 }
 
 // stagedInformation is J = n epsilon / d^1.5, a signal-to-noise ratio of the stages.
-func stagedInformation(s Shape, epsilon float64) float64 {
+func stagedInformation(s table.Shape, epsilon float64) float64 {
 	return float64(s.N) * epsilon / math.Pow(float64(s.D), 1.5)
 }
 
@@ -103,7 +104,7 @@ const (
 
 // newStagedShares divides epsilon among the stages; the last fit gets the remainder. unscaled is the number of columns
 // whose scales, and columns that of columns whose positions are looked for.
-func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, columns int) stagedShares {
+func newStagedShares(s table.Shape, epsilon, tau float64, constant bool, unscaled, columns int) stagedShares {
 	a := allotment{shape: s, epsilon: epsilon, left: epsilon, tau: tau, constant: constant}
 	var p stagedShares
 	p.scales = a.forScales(unscaled)
@@ -127,7 +128,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 
 // allotment is what the stages of a fit of a quantile have shares of.
 type allotment struct {
-	shape    Shape
+	shape    table.Shape
 	epsilon  float64 // of all stages
 	left     float64 // what the stage scales has left of it
 	tau      float64
@@ -218,7 +219,7 @@ const (
 )
 
 // longShare is the share of rows that are longer than what the stage length looks for with that epsilon.
-func longShare(s Shape, epsilon float64) float64 { return longRows / (epsilon * float64(s.N)) }
+func longShare(s table.Shape, epsilon float64) float64 { return longRows / (epsilon * float64(s.N)) }
 
 // event composes the events of the stages, in their order.
 func (p stagedShares) event(columns int) (e privacy.Compose) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -20,7 +21,7 @@ import (
 func TestStagedSharesAddUp(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 6))
 	for range 20_000 {
-		s := Shape{N: 1 + int(math.Exp(20*r.Float64())), D: 1 + r.IntN(40), Intercept: r.IntN(2) == 0, GroupCount: []int{0, 3}[r.IntN(2)]}
+		s := table.Shape{N: 1 + int(math.Exp(20*r.Float64())), D: 1 + r.IntN(40), Intercept: r.IntN(2) == 0, GroupCount: []int{0, 3}[r.IntN(2)]}
 		epsilon := math.Exp(30*r.Float64() - 20)
 		if r.IntN(3) == 0 {
 			epsilon = []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon, 2, .5}[r.IntN(8)]
@@ -138,7 +139,7 @@ func TestReplaysOfStaged(t *testing.T) {
 	largest := map[string]float64{}
 	r := rand.New(rand.NewPCG(2, 6))
 	for k := range 250 {
-		s := Shape{N: 23, D: 1 + k%3, Intercept: k%2 == 0}
+		s := table.Shape{N: 23, D: 1 + k%3, Intercept: k%2 == 0}
 		a, epsilon := L1{Method: catalogue.MethodStaged}, []float64{5, 200}[k/3%2]
 		if k%7 == 0 {
 			a.Tau = []float64{.1, .8}[k%2]
@@ -191,10 +192,10 @@ func reachHalf(t *testing.T, largest map[string]float64) {
 
 // placedMedians is the plan of medians, also by groups and with weights, of columns that may be moved. It may
 // release less than it charges, as standardisedPlan.
-func placedMedians(t *testing.T, a L1, s Shape, epsilon float64) *Plan {
+func placedMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *Plan {
 	t.Helper()
 	a.Method = catalogue.MethodStaged
-	a.numericColumns, a.target = Scaled{X: repeat(1, s.Columns()), Y: 1}.numericColumns()
+	a.numericColumns, a.target = Scaled{X: table.Repeat(1, s.Columns()), Y: 1}.numericColumns()
 	p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 	if err != nil {
 		t.Fatal(err)
@@ -205,9 +206,9 @@ func placedMedians(t *testing.T, a L1, s Shape, epsilon float64) *Plan {
 
 // The same holds where columns are moved to where most rows lie.
 func TestReplaysOfPlacedMedians(t *testing.T) {
-	moved := replayMedians(t, 5, func(a L1, s Shape, epsilon float64) *Plan { return placedMedians(t, a, s, epsilon) }, func(*rand.Rand, Data, Data) {}, func(a L1, epsilon float64, x Data) bool {
-		a.numericColumns, a.target = Scaled{X: repeat(1, x.columns()), Y: 1}.numericColumns()
-		return newStaged(a.withDefaults(x.Shape, epsilon), x.Shape, epsilon).place(cloned(x).one(), mechtest.Source(t, 1)) != nil
+	moved := replayMedians(t, 5, func(a L1, s table.Shape, epsilon float64) *Plan { return placedMedians(t, a, s, epsilon) }, func(*rand.Rand, table.Data, table.Data) {}, func(a L1, epsilon float64, x table.Data) bool {
+		a.numericColumns, a.target = Scaled{X: table.Repeat(1, x.FeatureColumns()), Y: 1}.numericColumns()
+		return newStaged(a.withDefaults(x.Shape, epsilon), x.Shape, epsilon).place(cloned(x).FirstRows(), mechtest.Source(t, 1)) != nil
 	})
 	if moved < 40 {
 		t.Errorf("columns were moved in %d of 240 pairs", moved)
@@ -216,17 +217,17 @@ func TestReplaysOfPlacedMedians(t *testing.T) {
 
 // replayMedians replays plans of medians, also by groups, with weights and of other quantiles, on 240 pairs of neighbours,
 // after change, and counts those that shows holds for.
-func replayMedians(t *testing.T, seed uint64, plan func(a L1, s Shape, epsilon float64) *Plan, change func(r *rand.Rand, x, y Data), shows func(a L1, epsilon float64, x Data) bool) (count int) {
+func replayMedians(t *testing.T, seed uint64, plan func(a L1, s table.Shape, epsilon float64) *Plan, change func(r *rand.Rand, x, y table.Data), shows func(a L1, epsilon float64, x table.Data) bool) (count int) {
 	t.Helper()
 	largest := map[string]float64{}
 	r := rand.New(rand.NewPCG(seed, 6))
 	for k := range 240 {
-		s := Shape{N: 23, D: 2 + k%3, Intercept: k%10 != 1}
+		s := table.Shape{N: 23, D: 2 + k%3, Intercept: k%10 != 1}
 		a, epsilon := L1{}, []float64{80, 3000}[k/3%2]
 		if k%5 == 0 {
 			a.Tau = .8
 		}
-		x, y := []func(*rand.Rand, Shape, bool) (Data, Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4](r, s, false)
+		x, y := []func(*rand.Rand, table.Shape, bool) (table.Data, table.Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4](r, s, false)
 		change(r, x, y)
 		switch records := x.First != nil; {
 		case k%3 == 0 && records:
@@ -235,7 +236,7 @@ func replayMedians(t *testing.T, seed uint64, plan func(a L1, s Shape, epsilon f
 			x, y = inGroups(r, x, y, 1+k/4%4)
 		case k%3 == 1:
 			a.Weight, a.MaxWeight = "w", 2
-			x.Weight, y.Weight = repeat(.5, len(x.Y)), repeat(.5, len(y.Y))
+			x.Weight, y.Weight = table.Repeat(.5, len(x.Y)), table.Repeat(.5, len(y.Y))
 		}
 		shares, err := replay(t, func() *Plan { return plan(a, x.Shape, epsilon) }, x, y)
 		if err != nil {
@@ -275,7 +276,7 @@ func TestWhichColumnsOfMediansMove(t *testing.T) {
 		"a radius":         {L1{Radius: 5}, nil, 0, 20_000, true, 0, false},
 		"no intercept":     {L1{}, nil, 0, 20_000, false, 0, false},
 	} {
-		s := Shape{N: c.rows, D: 3, Intercept: c.intercept}
+		s := table.Shape{N: c.rows, D: 3, Intercept: c.intercept}
 		if !c.intercept {
 			s.D = 2
 		}
@@ -317,7 +318,7 @@ func TestMediansByGroupsFindAYear(t *testing.T) {
 
 // Every way to be wrong about positions is found by a replay.
 func TestReplaysOfPlacedMediansRefuteMutants(t *testing.T) {
-	s := Shape{N: 20, D: 3, Intercept: true}
+	s := table.Shape{N: 20, D: 3, Intercept: true}
 	refutePlacements(t, s, func() *Plan { return placedMedians(t, L1{}, s, 3000) }, func() *Plan { return placedMedians(t, L1{}, s, 6000) })
 }
 
@@ -327,7 +328,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 	largest := map[string]float64{}
 	r := rand.New(rand.NewPCG(4, 6))
 	for k := range 200 {
-		s := Shape{N: 23, D: 1 + k%3, Intercept: k%2 == 0}
+		s := table.Shape{N: 23, D: 1 + k%3, Intercept: k%2 == 0}
 		a, epsilon := L1{Method: catalogue.MethodStaged, Pool: []string{catalogue.PoolShrink, catalogue.PoolNone}[k/2%2]}, []float64{5, 200}[k/3%2]
 		if k%3 == 0 {
 			a.Tau = []float64{.1, .8, .99}[k/3%3]
@@ -335,7 +336,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 		if k%7 == 0 {
 			a.Set, a.Radius = catalogue.SetBox, 2
 		}
-		var x, y Data
+		var x, y table.Data
 		if k%4 == 0 {
 			x, y = recordNeighbours(r, s, false)
 			x, y = recordsInGroups(r, x, y, 1+k/4%4)
@@ -361,7 +362,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 }
 
 // breakStaged is a plan that does wrong what how says.
-func breakStaged(how string, s Shape, epsilon float64) *Plan {
+func breakStaged(how string, s table.Shape, epsilon float64) *Plan {
 	request := L1{Method: catalogue.MethodStaged}
 	if strings.HasPrefix(how, "the quantile .8") {
 		request.Tau = .8
@@ -380,7 +381,7 @@ func breakStaged(how string, s Shape, epsilon float64) *Plan {
 	case "the moments cost half":
 		event[len(event)-6] = privacy.Pure{Epsilon: f.shares.moments[0] / 2}
 	}
-	run := func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	run := func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
 		largest, sum := 0.0, 0.0
 		for _, y := range x.Y {
 			if math.Abs(y) < 1e3 {
@@ -421,7 +422,7 @@ func breakStaged(how string, s Shape, epsilon float64) *Plan {
 }
 
 func TestReplaysOfStagedRefuteMutants(t *testing.T) {
-	s := Shape{N: 23, D: 2, Intercept: true}
+	s := table.Shape{N: 23, D: 2, Intercept: true}
 	for _, how := range []string{
 		"nothing", "the quantile .8", "the width is not charged", "the length of long rows is not charged", "the quantile .8: the shift to the quantile is not charged", "the quantile .8: the second shift to the quantile is not charged", "the moments cost half", "targets are centred at their mean", "features are scaled by the largest target",
 		"the clip follows the data", "the quantile follows the data", "draws depend on the data", "where targets are small the last fit is left out", "the residuals' scale is told",
@@ -449,10 +450,10 @@ func TestStagedSurvivesAwkwardTables(t *testing.T) {
 	for name, v := range map[string]float64{"missing": nan, "infinite": inf, "huge": 1e300, "tiny": 1e-300, "zero": 0, "one": 1} {
 		for _, epsilon := range []float64{.3, 3} { // without and with a look at the reach
 			const n = 2000
-			x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: newColumns(3, n), Y: make([]float64, n)}
+			x := table.Data{Shape: table.Shape{N: n, D: 4, Intercept: true}, X: table.NewColumns(3, n), Y: make([]float64, n)}
 			for i := range n {
 				sign := float64(1 - 2*(i%2))
-				x.set(i, func(j int) float64 { return v * []float64{sign, 1, 1, sign}[j+1] })
+				setRow(x, i, func(j int) float64 { return v * []float64{sign, 1, 1, sign}[j+1] })
 			}
 			p, err := L1{Method: catalogue.MethodStaged}.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 			if err != nil {

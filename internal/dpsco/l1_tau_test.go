@@ -11,6 +11,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -35,7 +36,7 @@ func TestTheMedianIsTheDefault(t *testing.T) {
 	}
 }
 
-func quantileFit(t *testing.T, a L1, x Data, epsilon float64, src *mech.Source) []float64 {
+func quantileFit(t *testing.T, a L1, x table.Data, epsilon float64, src *mech.Source) []float64 {
 	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 	if err != nil {
 		t.Fatal(err)
@@ -48,10 +49,10 @@ func quantileFit(t *testing.T, a L1, x Data, epsilon float64, src *mech.Source) 
 }
 
 // shareBelow is that of rows whose target is below its prediction.
-func (x Data) shareBelow(w []float64) float64 {
+func shareBelow(x table.Data, w []float64) float64 {
 	below := 0.0
 	for i := range x.N {
-		if x.residual(i, w) < 0 {
+		if residualOf(x, i, w) < 0 {
 			below++
 		}
 	}
@@ -64,13 +65,13 @@ func TestQuantilesCoverTheirShare(t *testing.T) {
 	for law, off := range map[string]float64{"gauss": .02, "skew": .02, "heavy": .03} {
 		x := drawLaw(law, 20_000, 4, 2)
 		for _, tau := range []float64{.1, .25, .75, .9} {
-			if share := x.shareBelow(quantileFit(t, L1{Tau: tau}, x, 1, src)); math.Abs(share-tau) > off {
+			if share := shareBelow(x, quantileFit(t, L1{Tau: tau}, x, 1, src)); math.Abs(share-tau) > off {
 				t.Errorf("%s: %.4f of residuals are below the quantile %v", law, share, tau)
 			}
 		}
 	}
 	x := drawLaw("gauss", 5000, 2, 2)
-	share := x.shareBelow(quantileFit(t, L1{Tau: .9, Method: catalogue.MethodObjective}, x, 3, src))
+	share := shareBelow(x, quantileFit(t, L1{Tau: .9, Method: catalogue.MethodObjective}, x, 3, src))
 	if math.Abs(share-.9) > .05 {
 		t.Errorf("objective perturbation: %.4f below the quantile .9", share)
 	}
@@ -81,12 +82,12 @@ func TestQuantilesAmongUnusableRows(t *testing.T) {
 	src := mechtest.Source(t, 5)
 	for law, off := range map[string]float64{"gauss": .02, "skew": .02, "heavy": .03} {
 		x := drawLaw(law, 40_000, 4, 2)
-		usable := x.pick(firsts(20_000))
+		usable := x.Pick(firsts(20_000))
 		for i := usable.N; i < x.N; i++ {
 			x.Y[i] = math.NaN()
 		}
 		for _, tau := range []float64{.1, .9} {
-			share := usable.shareBelow(quantileFit(t, L1{Tau: tau}, x, 1, src))
+			share := shareBelow(usable, quantileFit(t, L1{Tau: tau}, x, 1, src))
 			t.Logf("| %s | %v | %.4f |", law, tau, share)
 			if math.Abs(share-tau) > off {
 				t.Errorf("%s: %.4f of residuals are below the quantile %v", law, share, tau)
@@ -116,7 +117,7 @@ func TestQuantilesCoverTheirShareOfWeights(t *testing.T) {
 				w := quantileFit(t, L1{Tau: tau, MaxWeight: 1}, x, 1, src)
 				below, all := 0.0, 0.0
 				for i, v := range x.Weight {
-					if all += v; x.residual(i, w) < 0 {
+					if all += v; residualOf(x, i, w) < 0 {
 						below += v
 					}
 				}
@@ -137,7 +138,7 @@ func TestQuantilesOfTargetsFarFromZero(t *testing.T) {
 		x := drawLaw("gauss", 20_000, 4, 2)
 		floats.AddConst(c.level, x.Y)
 		for _, tau := range []float64{.1, .25, .75, .9} {
-			share := x.shareBelow(quantileFit(t, L1{Tau: tau}, x, c.epsilon, src))
+			share := shareBelow(x, quantileFit(t, L1{Tau: tau}, x, c.epsilon, src))
 			t.Logf("| %v | %v | %.4f |", c.level, tau, share)
 			if math.Abs(share-tau) > .018 {
 				t.Errorf("targets around %v: %.4f of residuals are below the quantile %v", c.level, share, tau)
@@ -157,7 +158,7 @@ func TestLowQuantilesOfLittleInformation(t *testing.T) {
 		}
 		loss := func(w []float64) (sum float64) {
 			for i := range x.Y {
-				weight, residual := 1.0, x.residual(i, w)
+				weight, residual := 1.0, residualOf(x, i, w)
 				if weighted {
 					weight = x.Weight[i]
 				}
@@ -188,16 +189,16 @@ func TestQuantilesOfSmallResiduals(t *testing.T) {
 			most         float64
 		}{{.9, .3, 10_000, .8}, {.9, 1, 3000, .8}, {.95, 1, 6000, .8}, {.1, 1, 3000, .8}} {
 			r := rand.New(rand.NewPCG(1, 12))
-			x := Data{Shape: Shape{N: c.n, D: 4, Intercept: true}, X: newColumns(3, c.n), Y: make([]float64, c.n)}
+			x := table.Data{Shape: table.Shape{N: c.n, D: 4, Intercept: true}, X: table.NewColumns(3, c.n), Y: make([]float64, c.n)}
 			for i := range c.n {
 				x.X[0][i], x.X[1][i], x.X[2][i] = r.NormFloat64(), r.ExpFloat64(), float64(r.IntN(2))
 				x.Y[i] = .3 + .6*x.X[0][i] - .3*x.X[1][i] + .2*x.X[2][i] + size*r.NormFloat64()
 			}
-			least := x.pinball([]float64{.3 + size*math.Sqrt2*math.Erfinv(2*c.tau-1), .6, -.3, .2}, c.tau)
+			least := pinball(x, []float64{.3 + size*math.Sqrt2*math.Erfinv(2*c.tau-1), .6, -.3, .2}, c.tau)
 			var all, shares []float64
 			for range 5 {
 				w := quantileFit(t, L1{Tau: c.tau}, x, c.epsilon, src)
-				all, shares = append(all, 100*(x.pinball(w, c.tau)/least-1)), append(shares, x.shareBelow(w))
+				all, shares = append(all, 100*(pinball(x, w, c.tau)/least-1)), append(shares, shareBelow(x, w))
 			}
 			slices.Sort(all)
 			slices.Sort(shares)
@@ -225,7 +226,7 @@ func TestQuantilesOnRealTables(t *testing.T) {
 			if task.name == "hours" && tau < .5 {
 				continue
 			}
-			share := x.shareBelow(quantileFit(t, L1{Tau: tau}, x, 1, src))
+			share := shareBelow(x, quantileFit(t, L1{Tau: tau}, x, 1, src))
 			t.Logf("| %s | %v | %.4f |", task.name, tau, share)
 			if math.Abs(share-tau) > .025 {
 				t.Errorf("%s: %.4f of residuals are below the quantile %v", task.name, share, tau)
@@ -237,7 +238,7 @@ func TestQuantilesOnRealTables(t *testing.T) {
 // The exact sampler is for medians: asked for another quantile it is refused with what
 // serves, and auto takes another method.
 func TestOtherQuantilesTakeOtherMethods(t *testing.T) {
-	s, b := Shape{N: 500, D: 3, Intercept: true}, privacy.Budget{Epsilon: .1}
+	s, b := table.Shape{N: 500, D: 3, Intercept: true}, privacy.Budget{Epsilon: .1}
 	if _, err := (L1{Tau: .9, Method: catalogue.MethodExponential}).Plan(s, b, privacy.PureSum{}); !errors.Is(err, ErrParameter) {
 		t.Errorf("exponential mechanism: %v", err)
 	}
@@ -253,9 +254,9 @@ func TestOtherQuantilesTakeOtherMethods(t *testing.T) {
 }
 
 // pinball is the mean loss of a fit of the quantile tau.
-func (x Data) pinball(w []float64, tau float64) (mean float64) {
+func pinball(x table.Data, w []float64, tau float64) (mean float64) {
 	for i := range x.N {
-		residual := x.residual(i, w)
+		residual := residualOf(x, i, w)
 		mean += max(tau*residual, (tau-1)*residual) / float64(x.N)
 	}
 	return mean
@@ -271,9 +272,9 @@ func TestQuantilesFarOutArrive(t *testing.T) {
 			x.Y[i] = unit * (x.Y[i] + math.Abs(x.X[0][i])*(math.Exp(r.NormFloat64())-1))
 		}
 		for _, tau := range []float64{.05, .9, .95} {
-			least := x.pinball(quantileFit(t, L1{Tau: tau}, x, 1e4, src), tau)
+			least := pinball(x, quantileFit(t, L1{Tau: tau}, x, 1e4, src), tau)
 			for _, c := range []struct{ epsilon, most float64 }{{1, .6}, {10, .03}} {
-				excess := 100 * (x.pinball(quantileFit(t, L1{Tau: tau}, x, c.epsilon, src), tau)/least - 1)
+				excess := 100 * (pinball(x, quantileFit(t, L1{Tau: tau}, x, c.epsilon, src), tau)/least - 1)
 				t.Logf("| %v | %v | %v | %.3f |", unit, tau, c.epsilon, excess)
 				if excess > c.most {
 					t.Errorf("residuals of %v scales: at eps %v the mean loss at the quantile %v is %.3f %% above the least", unit, c.epsilon, tau, excess)
@@ -294,7 +295,7 @@ func TestQuantilesOfRatings(t *testing.T) {
 			x.Y[i] = step * math.Round(numeric.ClampBetween(.7*r.NormFloat64()+.1*x.X[0][i]+.6, -2, 1))
 		}
 		for _, tau := range []float64{.9, .95} {
-			over := x.pinball(quantileFit(t, L1{Tau: tau}, x, 1, src), tau) / x.pinball([]float64{step, 0, 0, 0}, tau)
+			over := pinball(x, quantileFit(t, L1{Tau: tau}, x, 1, src), tau) / pinball(x, []float64{step, 0, 0, 0}, tau)
 			if t.Logf("| %v | %v | %.4f |", step, tau, over); over > 1.35 {
 				t.Errorf("ratings %v apart: the mean loss at the quantile %v is %.4f of that of the highest", step, tau, over)
 			}
@@ -308,10 +309,10 @@ func TestQuantilesOfRatings(t *testing.T) {
 func TestQuantilesOfRareFlags(t *testing.T) {
 	src, x := mechtest.Source(t, 11), drawLaw("flags", 12_000, 5, 2)
 	for _, tau := range []float64{.05, .95} {
-		least := x.pinball(quantileFit(t, L1{Tau: tau}, x, 1e4, src), tau)
+		least := pinball(x, quantileFit(t, L1{Tau: tau}, x, 1e4, src), tau)
 		var all []float64
 		for range 9 {
-			all = append(all, 100*(x.pinball(quantileFit(t, L1{Tau: tau}, x, 10, src), tau)/least-1))
+			all = append(all, 100*(pinball(x, quantileFit(t, L1{Tau: tau}, x, 10, src), tau)/least-1))
 		}
 		slices.Sort(all)
 		if t.Logf("| %v | %.3f |", tau, all[4]); all[4] > .35 {
@@ -322,7 +323,7 @@ func TestQuantilesOfRareFlags(t *testing.T) {
 
 // A ladder leaves time for the third fit of a quantile of many rows.
 func TestTheNearerFitIsForeseen(t *testing.T) {
-	s := Shape{N: 400_000, D: 8, Intercept: true}
+	s := table.Shape{N: 400_000, D: 8, Intercept: true}
 	takes := func(tau float64) float64 { return newStaged(L1{Tau: tau}.withDefaults(s, 1), s, 1).seconds() }
 	if median, far := takes(.5), takes(.95); far < 1.4*median {
 		t.Errorf("%v s are foreseen for the quantile .95, %v for the median", far, median)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
@@ -36,7 +37,7 @@ func TestL1ChoosesFromPublicFacts(t *testing.T) {
 		{L1{Method: catalogue.MethodExponential}, 1_000_000, 6, catalogue.MethodExponential, "asked for"},
 		{L1{NoScales: true, Method: catalogue.MethodExponential}, 100, 2, catalogue.MethodExponential, "asked for"},
 	} {
-		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
+		p, err := c.algorithm.Plan(table.Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		if err != nil {
 			t.Errorf("%+v for %d rows, %d coefficients: %v", c.algorithm, c.n, c.d, err)
 			continue
@@ -54,7 +55,7 @@ func TestL1ChoosesFromPublicFacts(t *testing.T) {
 }
 
 func TestL1RecordsEveryPublicParameter(t *testing.T) {
-	s := Shape{N: 10_000, D: 4, Intercept: true}
+	s := table.Shape{N: 10_000, D: 4, Intercept: true}
 	for _, c := range []struct {
 		algorithm L1
 		want      string
@@ -107,7 +108,7 @@ func TestL1RefusesInWords(t *testing.T) {
 		{L1{Method: catalogue.MethodExponential, Radius: 1e9, Pitch: 1e-12}, 10, 2, one, ErrInfeasible, "too fine for radius"},
 		{L1{Method: catalogue.MethodExponential}, 10_000, 30, one, ErrInfeasible, "ask for fewer features"},
 	} {
-		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d}, c.budget, privacy.PureSum{})
+		p, err := c.algorithm.Plan(table.Shape{N: c.n, D: c.d}, c.budget, privacy.PureSum{})
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%+v, %d rows, %d coefficients, %+v: %v, %v; want %q", c.algorithm, c.n, c.d, c.budget, p, err, c.text)
 		}
@@ -121,7 +122,7 @@ func TestL1DefaultsAlwaysPlan(t *testing.T) {
 		for _, d := range []int{1, 4, 9, 64, 1000} {
 			for _, eps := range []float64{minEpsilon, .1, 1, 100, maxEpsilon} {
 				for _, a := range []L1{{}, {Theta: 1.05}, {ResidualScale: 1e-9}, {ResidualScale: 1e9}, {Radius: 1e-6}, {Radius: 1e9}, {Method: catalogue.MethodObjective}, {Method: catalogue.MethodStaged}} {
-					if _, err := a.Plan(Shape{N: n, D: d, Intercept: true}, privacy.Budget{Epsilon: eps}, privacy.PureSum{}); err != nil {
+					if _, err := a.Plan(table.Shape{N: n, D: d, Intercept: true}, privacy.Budget{Epsilon: eps}, privacy.PureSum{}); err != nil {
 						t.Errorf("%+v, n = %d, d = %d, eps = %g: %v", a, n, d, eps, err)
 					}
 				}
@@ -131,7 +132,7 @@ func TestL1DefaultsAlwaysPlan(t *testing.T) {
 }
 
 func TestL1RunsOnDegenerateTables(t *testing.T) {
-	for name, table := range map[string]struct{ x, y []float64 }{
+	for name, values := range map[string]struct{ x, y []float64 }{
 		"one row":     {[]float64{1}, []float64{2}},
 		"constant":    {[]float64{5, 5, 5, 5}, []float64{1, 1, 1, 1}},
 		"all missing": {[]float64{nan, nan}, []float64{nan, nan}},
@@ -140,12 +141,12 @@ func TestL1RunsOnDegenerateTables(t *testing.T) {
 	} {
 		for _, a := range []L1{{Method: catalogue.MethodExponential}, {Method: catalogue.MethodExponential, Set: catalogue.SetBox}, {Method: catalogue.MethodObjective}, {Method: catalogue.MethodObjective, Set: catalogue.SetBox, Radius: .1},
 			{Method: catalogue.MethodStaged, Radius: 10}, {Method: catalogue.MethodStaged, Set: catalogue.SetBox, Radius: .1}} {
-			s := Shape{N: len(table.y), D: 2, Intercept: true}
+			s := table.Shape{N: len(values.y), D: 2, Intercept: true}
 			p, err := a.Plan(s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := Data{Shape: s, X: [][]float64{append([]float64(nil), table.x...)}, Y: append([]float64(nil), table.y...)}
+			x := table.Data{Shape: s, X: [][]float64{append([]float64(nil), values.x...)}, Y: append([]float64(nil), values.y...)}
 			w, err := coefficients(p.Run(context.Background(), x, mechtest.Source(t, 1)))
 			if err != nil || len(w) != 2 || !inside(w, p.Parameters["radius"].(float64), a.Set) {
 				t.Errorf("%s, %+v: %v, %v", name, a, w, err)
@@ -168,7 +169,7 @@ func inside(w []float64, radius float64, set string) bool {
 // A band is told where one holds for all data, in the table's units, and it is wider
 // than what the noise is expected to do.
 func TestL1TellsTheBandOfItsNoise(t *testing.T) {
-	s, b := Shape{N: 10_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}
+	s, b := table.Shape{N: 10_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}
 	for method, known := range map[string]bool{catalogue.MethodExponential: false, catalogue.MethodStaged: false, catalogue.MethodObjective: true} {
 		inner := L1{Method: method}
 		plain, err := inner.Plan(s, b, privacy.PureSum{})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -22,7 +23,7 @@ import (
 func TestLaddersEndWithinTheirLimit(t *testing.T) {
 	for _, seconds := range []float64{0, 1e-3, 1, 100, 1e12, math.Inf(1)} {
 		for _, limit := range []time.Duration{time.Second, time.Hour} {
-			l := NewLadder(&Plan{Seconds: seconds, shape: Shape{N: 1000, D: 3}}, limit)
+			l := NewLadder(&Plan{Seconds: seconds, shape: table.Shape{N: 1000, D: 3}}, limit)
 			if l.First <= 0 || l.End() > limit || float64(l.End())*ladderGrowth <= float64(limit) || l.Step(0) != l.First {
 				t.Errorf("%v seconds within %v: %+v ends at %v", seconds, limit, l, l.End())
 			}
@@ -136,8 +137,8 @@ func (c request) play(t *testing.T, r *rand.Rand) float64 {
 
 // table has features and residuals about as large as their scales, with normal or with
 // heavy tails.
-func (c request) table(r *rand.Rand, n, features int) Data {
-	x := Data{Shape: Shape{N: n, D: features + 1, Intercept: true}, X: make([][]float64, features), Y: make([]float64, n)}
+func (c request) table(r *rand.Rand, n, features int) table.Data {
+	x := table.Data{Shape: table.Shape{N: n, D: features + 1, Intercept: true}, X: make([][]float64, features), Y: make([]float64, n)}
 	heavy := r.IntN(2) > 0
 	draw := func() float64 {
 		if heavy {

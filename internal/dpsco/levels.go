@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/table"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -23,7 +24,7 @@ const minLevels = 2
 // Column k of a category, with m levels that no column before it tells, the first level among them, is a multiple of
 // x_k - (1 - sum of x_i over the columns i before k) / m: the Helmert contrasts, scaled so that a row of any level is
 // as long as one with one feature at its scale. P is upper triangular. It is the identity without categories.
-func levelCoordinates(s Shape, categories []LevelColumns) *mat.Dense {
+func levelCoordinates(s table.Shape, categories []LevelColumns) *mat.Dense {
 	p := linalg.Identity(s.D)
 	if !s.Intercept {
 		return p

@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -17,7 +18,7 @@ import (
 // and other columns are as they were. Coordinates are made by an upper triangular matrix, as fits need it.
 func TestLevelsAreEquallyFarFromEachOther(t *testing.T) {
 	const first, levels = 2, 5
-	s := Shape{N: 1, D: 1 + first + levels - 1 + 1, Intercept: true}
+	s := table.Shape{N: 1, D: 1 + first + levels - 1 + 1, Intercept: true}
 	p := levelCoordinates(s, []LevelColumns{{First: first, Count: levels - 1}})
 	row := func(level int) *mat.VecDense {
 		x := mat.NewVecDense(s.D, nil)
@@ -72,7 +73,7 @@ func TestFitsSeeTheFirstLevel(t *testing.T) {
 		total := 0.0
 		for seed := range uint64(5) {
 			r := rand.New(rand.NewPCG(seed, 41))
-			x := Data{Shape: Shape{N: 20_000, D: levels + 1, Intercept: true}, X: newColumns(levels, 20_000), Y: make([]float64, 20_000)}
+			x := table.Data{Shape: table.Shape{N: 20_000, D: levels + 1, Intercept: true}, X: table.NewColumns(levels, 20_000), Y: make([]float64, 20_000)}
 			truth := make([]float64, x.N)
 			for i := range truth {
 				level := r.IntN(levels)
@@ -82,7 +83,7 @@ func TestFitsSeeTheFirstLevel(t *testing.T) {
 				truth[i] = 0.6*x.X[0][i] + 1.2*float64(level*7%levels)/(levels-1)
 				x.Y[i] = truth[i] + 0.5*r.NormFloat64()
 			}
-			request := Scaled{Algorithm: c.algorithm, X: repeat(1, levels), Y: 1, Sources: 3, Levels: []LevelColumns{{First: 1, Count: levels - 1}}}
+			request := Scaled{Algorithm: c.algorithm, X: table.Repeat(1, levels), Y: 1, Sources: 3, Levels: []LevelColumns{{First: 1, Count: levels - 1}}}
 			p, err := request.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: c.delta}, c.accountant)
 			if err != nil {
 				t.Fatal(err)

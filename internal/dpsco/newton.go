@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -69,7 +70,7 @@ var (
 // newtonReleases is a Newton with the noise of each of its releases.
 type newtonReleases struct {
 	Newton
-	shape                                   Shape
+	shape                                   table.Shape
 	firstNoise, firstLengthNoise, meatNoise mech.Gaussian
 	groupNoise                              mech.Gaussian // of the histogram of group sizes
 	targetNoise                             mech.Gaussian // of the histograms of counts, of all rows and by group
@@ -81,7 +82,7 @@ type newtonReleases struct {
 // releases divides among the releases the budget of a single release with noise multiplier z.
 //
 // Errors: ErrInfeasible.
-func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
+func (a Newton) releases(s table.Shape, z float64) (*newtonReleases, error) {
 	left := 1.0
 	if s.GroupCount > 0 {
 		left -= groupShare
@@ -188,7 +189,7 @@ func (r *newtonReleases) curvatureContract() mech.MomentContract {
 	return mech.MomentContract{Bound: 1, N: r.shape.N, D: r.shape.D}
 }
 
-func (a Newton) at(s Shape, z float64) (*stage, error) {
+func (a Newton) at(s table.Shape, z float64) (*stage, error) {
 	r, err := a.releases(s, z)
 	if err != nil {
 		return nil, err
@@ -203,8 +204,8 @@ func (a Newton) at(s Shape, z float64) (*stage, error) {
 		seconds: a.seconds(s),
 		sums:    sums,
 		passes:  1 + newtonSteps + passesOfSplit(s)*len(r.splitNoises()),
-		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-			fits := newNewtonParts(r, x.inGroups())
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+			fits := newNewtonParts(r, x.InGroups())
 			fits.fits[0].first(fits.parts[0], src)
 			for t := range newtonSteps {
 				if err := ctx.Err(); err != nil {

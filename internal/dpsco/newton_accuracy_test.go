@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -17,7 +18,7 @@ import (
 
 // labelLaw has the features of drawLaw and labels of a logistic model. Flags raise the
 // log-odds by 2; labels "rare" are few.
-func labelLaw(kind string, n, d int, seed uint64) Data {
+func labelLaw(kind string, n, d int, seed uint64) table.Data {
 	constant, features := -1.0, kind
 	if kind == "rare" {
 		constant, features = -5, "gauss"
@@ -45,7 +46,7 @@ func labelLaw(kind string, n, d int, seed uint64) Data {
 }
 
 // best minimises a mean loss by damped Newton steps, and returns it.
-func best(l loss.Loss, x Data) (w []float64, least float64) {
+func best(l loss.Loss, x table.Data) (w []float64, least float64) {
 	w, least = make([]float64, x.D), math.Inf(1)
 	step := make([]float64, x.D)
 	for range 80 {
@@ -65,11 +66,11 @@ func best(l loss.Loss, x Data) (w []float64, least float64) {
 }
 
 // newtonStep is H^-1 g, with the curvature of a parabola above a Huber loss.
-func newtonStep(l loss.Loss, x Data, w []float64) []float64 {
+func newtonStep(l loss.Loss, x table.Data, w []float64) []float64 {
 	h, g, row := mat.NewSymDense(x.D, nil), mat.NewVecDense(x.D, nil), make([]float64, x.D)
 	sums := make([]float64, x.D*x.D)
 	for i := range x.N {
-		x.row(row, i)
+		finiteRow(x, row, i)
 		z := floats.Dot(row, w)
 		if x.Offset != nil {
 			z += x.Offset[i]
@@ -103,9 +104,9 @@ func newtonStep(l loss.Loss, x Data, w []float64) []float64 {
 	return step.RawVector().Data
 }
 
-func meanLoss(l loss.Loss, x Data, w []float64) (mean float64) {
+func meanLoss(l loss.Loss, x table.Data, w []float64) (mean float64) {
 	z := make([]float64, x.N)
-	predict(z, x, w)
+	table.Predict(z, x, w)
 	for i, v := range z {
 		mean += l.Value(v, x.Y[i]) / float64(x.N)
 	}
@@ -113,7 +114,7 @@ func meanLoss(l loss.Loss, x Data, w []float64) (mean float64) {
 }
 
 // excessLosses are those of draws at delta 1e-6 over the least, in percent, sorted.
-func excessLosses(t *testing.T, a Regression, x Data, least, eps float64, draws int) (all []float64) {
+func excessLosses(t *testing.T, a Regression, x table.Data, least, eps float64, draws int) (all []float64) {
 	src := mechtest.Source(t, 1)
 	for range draws {
 		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
@@ -200,7 +201,7 @@ func TestARareLabelThatNoiseHidesIsFitted(t *testing.T) {
 	x := labelLaw("rare", 10_000, 3, 7)
 	l := loss.Logistic{}
 	_, least := best(l, x)
-	_, constant := best(l, Data{Shape: Shape{N: x.N, D: 1, Intercept: true}, Y: x.Y})
+	_, constant := best(l, table.Data{Shape: table.Shape{N: x.N, D: 1, Intercept: true}, Y: x.Y})
 	var lost []float64
 	told, named := 0, 0
 	for seed := range uint64(21) {

@@ -5,6 +5,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -18,7 +19,7 @@ type newtonFirst struct {
 }
 
 // first makes the first pass.
-func (f *newtonFit) first(x Data, src *mech.Source) {
+func (f *newtonFit) first(x table.Data, src *mech.Source) {
 	seen := f.sumFirst(x)
 	joint := make([]float64, (x.D+1)*(x.D+1))
 	seen.moments.Release(joint, f.firstNoise, src)
@@ -32,18 +33,18 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 		l = f.magnitudes(noisy, f.firstLengthNoise, 1, magnitude.LongestLength(f.shape.D))
 		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).Apart(), f.n/float64(max(1, f.shape.GroupCount)))
 	}
-	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)
+	f.begin(f.readFirst(joint, longer, x.Weighted(), x.HasOffsets()), l)
 }
 
-func (f *newtonFit) sumFirst(x Data) newtonFirst {
+func (f *newtonFit) sumFirst(x table.Data) newtonFirst {
 	if x.Pushdown != nil {
 		return f.queryFirst(x.Pushdown)
 	}
-	moments := merging[*mech.Moments]{total: mech.NewMoments(f.firstContract())}
+	moments := table.Parts[*mech.Moments]{Total: mech.NewMoments(f.firstContract())}
 	lengths, targets := magnitudeCounts(x.N), magnitudeCounts(x.N)
 	counted := f.Curve.counted() != nil
-	x.scan(f.p, f.w, func() func(int, *rowBlock) {
-		m, l, s, rows := moments.fork(), lengths.fork(), targets.fork(), newNewtonRows()
+	scan(x, f.p, f.w, func() func(int, *rowBlock) {
+		m, l, s, rows := moments.Fork(), lengths.Fork(), targets.Fork(), newNewtonRows()
 		return func(_ int, r *rowBlock) {
 			rows.rowBlock = r
 			f.Curve.first(rows)
@@ -55,7 +56,7 @@ func (f *newtonFit) sumFirst(x Data) newtonFirst {
 			rows.addFirst(m, f.Curve, f.Bound)
 		}
 	})
-	return newtonFirst{moments.merged(), lengths.merged(), targets.merged()}
+	return newtonFirst{moments.Merged(), lengths.Merged(), targets.Merged()}
 }
 
 // knowing returns the curve of counts clipped by the histogram of targets, for a last step on the given

@@ -6,6 +6,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -21,8 +22,8 @@ type newtonParts struct {
 }
 
 // newNewtonParts starts a fit of all rows.
-func newNewtonParts(r *newtonReleases, x Data) *newtonParts {
-	return &newtonParts{newtonReleases: r, fits: []*newtonFit{newNewtonFit(r)}, groups: groups{parts: []Data{x}}}
+func newNewtonParts(r *newtonReleases, x table.Data) *newtonParts {
+	return &newtonParts{newtonReleases: r, fits: []*newtonFit{newNewtonFit(r)}, groups: groups{parts: []table.Data{x}}}
 }
 
 // newtonFit is a fit of a part of the rows. All of its fields are released or public.
@@ -178,18 +179,18 @@ func (f *newtonFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit
 }
 
 // sumStep makes the pass of step t over a part of the rows.
-func (f *newtonFit) sumStep(t int, x Data) newtonSums {
+func (f *newtonFit) sumStep(t int, x table.Data) newtonSums {
 	if x.Pushdown != nil {
 		return f.queryStep(t, x.Pushdown)
 	}
 	last := t == newtonSteps-1
-	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract(t))}
-	curvatures := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
-	meats := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
+	scores := table.Parts[*mech.Sum]{Total: mech.NewSum(f.scoreContract(t))}
+	curvatures := table.Parts[*mech.Moments]{Total: mech.NewMoments(f.curvatureContract())}
+	meats := table.Parts[*mech.Moments]{Total: mech.NewMoments(f.curvatureContract())}
 	sizes, lengths, residuals := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)
 	huber := f.huber()
-	x.scan(f.p, f.w, func() func(int, *rowBlock) {
-		s, c, m, p, l, e := scores.fork(), curvatures.fork(), meats.fork(), sizes.fork(), lengths.fork(), residuals.fork()
+	scan(x, f.p, f.w, func() func(int, *rowBlock) {
+		s, c, m, p, l, e := scores.Fork(), curvatures.Fork(), meats.Fork(), sizes.Fork(), lengths.Fork(), residuals.Fork()
 		rows := newNewtonRows()
 		return func(_ int, r *rowBlock) {
 			rows.rowBlock = r
@@ -211,7 +212,7 @@ func (f *newtonFit) sumStep(t int, x Data) newtonSums {
 			}
 		}
 	})
-	return newtonSums{scores.merged(), curvatures.merged(), meats.merged(), sizes.merged(), lengths.merged(), residuals.merged()}
+	return newtonSums{scores.Merged(), curvatures.Merged(), meats.Merged(), sizes.Merged(), lengths.Merged(), residuals.Merged()}
 }
 
 // read converts the released score and curvature of step t to means over the part.

@@ -36,14 +36,14 @@ func (a *newtonParts) countTargets(common *magnitude.Histogram, src *mech.Source
 	counts := make([]*mech.Histogram, len(a.fits))
 	for g, f := range a.fits {
 		targets := magnitudeCounts(a.shape.N)
-		a.parts[g].scan(f.p, f.w, func() func(int, *rowBlock) {
-			t, rows := targets.fork(), newNewtonRows()
+		scan(a.parts[g], f.p, f.w, func() func(int, *rowBlock) {
+			t, rows := targets.Fork(), newNewtonRows()
 			return func(_ int, r *rowBlock) {
 				rows.rowBlock = r
 				r.count(t, rows.target)
 			}
 		})
-		counts[g] = targets.merged()
+		counts[g] = targets.Merged()
 	}
 	for g, noisy := range releaseCounts(counts, a.targetNoise, src) {
 		f := a.fits[g]

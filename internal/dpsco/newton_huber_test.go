@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 )
 
 // A target's scale that is ten times too small costs little, also where targets are far from 0 besides: a pass takes a delta as
@@ -50,7 +51,7 @@ func TestAStepThatWasCutShortHasNoInterval(t *testing.T) {
 func TestHuberFitsFindTheCoefficientOfARareFlag(t *testing.T) {
 	const rows, draws, flag = 40_000, 200, .1
 	r := rand.New(rand.NewPCG(4, 4))
-	x := Data{Shape: Shape{N: rows, D: 4, Intercept: true}, X: newColumns(3, rows), Y: make([]float64, rows)}
+	x := table.Data{Shape: table.Shape{N: rows, D: 4, Intercept: true}, X: table.NewColumns(3, rows), Y: make([]float64, rows)}
 	for i := range x.Y { // log wages by schooling, experience and the flag, at scales 12 and 20 years
 		schooling, experience := float64(8+r.IntN(12)), 40*r.Float64()
 		x.X[0][i], x.X[1][i], x.X[2][i] = schooling/12, experience/20, indicatorOf(r.Float64() < .01)

@@ -10,6 +10,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 
@@ -28,7 +29,7 @@ func TestNewtonsIntervalsCoverTheCoefficientsOfTheLaw(t *testing.T) {
 		{Regression{Loss: loss.Logistic{}, Labels: true}, "gauss"}, {Regression{Loss: loss.Logistic{}, Labels: true}, "skew"},
 		{Regression{Loss: loss.Huber{Delta: 1}}, "gauss"}, {Regression{Loss: loss.Huber{Delta: 1}}, "skew"},
 	} {
-		draw := func(n int, seed uint64) Data {
+		draw := func(n int, seed uint64) table.Data {
 			if c.a.Labels {
 				return labelLaw(c.kind, n, 3, seed)
 			}
@@ -67,7 +68,7 @@ func TestNewtonsMissingIntervalsHaveAReason(t *testing.T) {
 	gauss := labelLaw("gauss", 30_000, 3, 1)
 	for name, c := range map[string]struct {
 		a    Regression
-		x    Data
+		x    table.Data
 		eps  float64
 		says string
 	}{
@@ -113,9 +114,9 @@ func TestIntervalsHoldWhereLongRowsCarryTheFit(t *testing.T) {
 }
 
 // bentLaw has a feature that counts up to a value only, with a Pareto tail or a normal one.
-func bentLaw(labels bool, tail, counts float64, n int, seed uint64) Data {
+func bentLaw(labels bool, tail, counts float64, n int, seed uint64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 97))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: [][]float64{make([]float64, n)}, Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: [][]float64{make([]float64, n)}, Y: make([]float64, n)}
 	for i := range n {
 		v := 2 + r.NormFloat64()
 		if tail > 0 {
@@ -187,9 +188,9 @@ func TestIntervalsMoveTowardTheFitWithoutWeights(t *testing.T) {
 }
 
 // cappedLaw has an exponential feature that counts up to 2 only, and a normal one.
-func cappedLaw(labels bool, n int, seed uint64) Data {
+func cappedLaw(labels bool, n int, seed uint64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 98))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = r.ExpFloat64(), r.NormFloat64()
 		z := 0.8*min(x.X[0][i], 2) - 0.4*x.X[1][i] - 0.3
@@ -209,7 +210,7 @@ func shownFit(limit float64) *newtonFit {
 	counts[1-magnitude.LowestOctave] = 1e6
 	seen, one := magnitude.Read(counts, 1, 1, math.Inf(1), 1e6).Apart(), mat.NewSymDense(1, []float64{1})
 	return &newtonFit{weights: 1, common: 1, own: 1,
-		newtonReleases: &newtonReleases{Newton: Newton{Curve: logisticCurve{}}, shape: Shape{N: 1_000_000, D: 1}},
+		newtonReleases: &newtonReleases{Newton: Newton{Curve: logisticCurve{}}, shape: table.Shape{N: 1_000_000, D: 1}},
 		scores:         seen, lengths: seen, firstLengths: seen, rescale: 1, rescaleScores: 1, limit: limit, bound: limit, meat: one, h: one, parts: make([]*mat.VecDense, scoreShells),
 	}
 }
@@ -226,7 +227,7 @@ func TestNewtonsIntervalsAllowForRowsFarAway(t *testing.T) {
 }
 
 // slopesCovered is how many of so many tables of a law of labels have intervals, and how many of these hold the slope.
-func slopesCovered(t *testing.T, law func(n int, seed uint64) Data, rows, tables int, eps float64) (given, covered int) {
+func slopesCovered(t *testing.T, law func(n int, seed uint64) table.Data, rows, tables int, eps float64) (given, covered int) {
 	t.Helper()
 	truth, _ := best(loss.Logistic{}, law(600_000, 777))
 	for seed := range uint64(tables) {
@@ -243,9 +244,9 @@ func slopesCovered(t *testing.T, law func(n int, seed uint64) Data, rows, tables
 }
 
 // farLaw has labels and a feature of which one row in twenty lies far away; it counts up to 2 only.
-func farLaw(n int, seed uint64) Data {
+func farLaw(n int, seed uint64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 99))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		v := 2 * r.Float64()
 		if r.Float64() < .05 {
@@ -264,7 +265,7 @@ func farLaw(n int, seed uint64) Data {
 // any that stood out withheld them, 98, 100 and 68 had them, with 60, 23 and 79 %. Seeds are fixed.
 func TestNewtonsIntervalsAllowForLabelsWhoseScoresAreHidden(t *testing.T) {
 	for name, c := range map[string]struct {
-		law func(n int, seed uint64) Data
+		law func(n int, seed uint64) table.Data
 		eps float64
 	}{
 		"one in fifty at 10":       {certainLaw(.02, func(*rand.Rand) float64 { return 10 }), 1},
@@ -278,10 +279,10 @@ func TestNewtonsIntervalsAllowForLabelsWhoseScoresAreHidden(t *testing.T) {
 }
 
 // certainLaw has labels and a normal feature but for a share of rows, which lie far away; it counts up to 3 only.
-func certainLaw(share float64, far func(r *rand.Rand) float64) func(n int, seed uint64) Data {
-	return func(n int, seed uint64) Data {
+func certainLaw(share float64, far func(r *rand.Rand) float64) func(n int, seed uint64) table.Data {
+	return func(n int, seed uint64) table.Data {
 		r := rand.New(rand.NewPCG(seed, 98))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			v := r.NormFloat64()
 			if r.Float64() < share {
@@ -298,9 +299,9 @@ func certainLaw(share float64, far func(r *rand.Rand) float64) func(n int, seed 
 // Where rows far away are cut, and shells show that they obey another model, an interval allows for what is missing of these rows along the
 // shell. By Huber's loss 16 of 20 intervals hold the slope of this law. Seeds are fixed.
 func TestNewtonsIntervalsAllowForRowsThatAreCut(t *testing.T) {
-	draw := func(n int, seed uint64) Data {
+	draw := func(n int, seed uint64) table.Data {
 		r := rand.New(rand.NewPCG(seed, 95))
-		x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 5, Intercept: true}, X: table.NewColumns(4, n), Y: make([]float64, n)}
 		for i := range n {
 			for j := range x.X {
 				x.X[j][i] = r.NormFloat64()
@@ -354,9 +355,9 @@ func TestRareFlagsLeaveNewtonItsIntervals(t *testing.T) {
 }
 
 // twoFlags has flags of one and of three rows in a hundred, and two normal features.
-func twoFlags(labels bool, w []float64, n int, seed uint64) Data {
+func twoFlags(labels bool, w []float64, n int, seed uint64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 96))
-	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 5, Intercept: true}, X: table.NewColumns(4, n), Y: make([]float64, n)}
 	for i := range n {
 		z := w[0]
 		for j, column := range x.X {
@@ -381,7 +382,7 @@ func twoFlags(labels bool, w []float64, n int, seed uint64) Data {
 // Moments are of rows shortened to the bound, lengths of whole ones: of two normal features, of which one is 30 in one row in a hundred,
 // lengths become those of scores by about what whitens them, 1.07 over the root of the curvature, and not by .4 of that for what the bound cuts off.
 func TestFarRowsAreAsFarAwayAsLengthsSay(t *testing.T) {
-	x := Data{Shape: Shape{N: 100_000, D: 2}, X: newColumns(2, 100_000), Y: make([]float64, 100_000)}
+	x := table.Data{Shape: table.Shape{N: 100_000, D: 2}, X: table.NewColumns(2, 100_000), Y: make([]float64, 100_000)}
 	r := rand.New(rand.NewPCG(4, 4))
 	for i := range x.N {
 		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
@@ -444,7 +445,7 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 }
 
 // farFromScale has separable labels and a feature a thousandth of its scale.
-func farFromScale(x Data) Data {
+func farFromScale(x table.Data) table.Data {
 	c := cloned(x)
 	for i, v := range c.X[0] {
 		c.Y[i] = 0
@@ -490,7 +491,7 @@ func TestShellsAreTheScore(t *testing.T) {
 	r, fullest := rand.New(rand.NewPCG(8, 8)), 0.0
 	for k := range 6000 {
 		labels := k%2 == 0
-		x, _ := neighbours(r, Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, labels)
+		x, _ := neighbours(r, table.Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, labels)
 		var c curve = huberCurve{delta: math.Exp(r.NormFloat64()), cut: 1}
 		if labels {
 			c, x.Y[0] = logisticCurve{}, float64(r.IntN(2))
@@ -534,7 +535,7 @@ func TestIntervalsReadSpreadBins(t *testing.T) {
 	size := func(v float64) float64 { return v }
 	spread := func(m *magnitude.Histogram) bool { return m.Mean(size) == m.WithSpreadBins().Mean(size) }
 	r := rand.New(rand.NewPCG(1, 2))
-	x := Data{Shape: Shape{N: 4000, D: 2, Intercept: true}, X: [][]float64{make([]float64, 4000)}, Y: make([]float64, 4000)}
+	x := table.Data{Shape: table.Shape{N: 4000, D: 2, Intercept: true}, X: [][]float64{make([]float64, 4000)}, Y: make([]float64, 4000)}
 	for i := range x.Y {
 		x.X[0][i] = r.NormFloat64()
 		x.Y[i] = x.X[0][i] + r.NormFloat64()

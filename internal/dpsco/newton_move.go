@@ -6,6 +6,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -21,9 +22,9 @@ func (f *newtonFit) shrunkStep() []float64 {
 	for k, v := range w.Values {
 		along[k], values[k] = mat.Dot(w.Vectors.ColView(k), f.g), 1/(v*v)
 	}
-	keep := numeric.SignalShares(along, values, repeat(square(f.gDeviation), d))
+	keep := numeric.SignalShares(along, values, table.Repeat(square(f.gDeviation), d))
 	if f.huber() && !f.grouped {
-		keep = numeric.SignalShares(along, values, repeat(f.noiseOfStep(along, values, keep), d))
+		keep = numeric.SignalShares(along, values, table.Repeat(f.noiseOfStep(along, values, keep), d))
 	}
 	f.follow(w, keep)
 	step := mat.NewVecDense(d, nil)

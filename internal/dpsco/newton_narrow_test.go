@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 
 	"gonum.org/v1/gonum/mat"
@@ -18,7 +19,7 @@ func deltaOfLastStep(t *testing.T, z float64, e func(r *rand.Rand) float64) floa
 	t.Helper()
 	const n = 20_000
 	r := rand.New(rand.NewPCG(7, 7))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 		x.Y[i] = 0.5 + 0.2*x.X[0][i] - 0.1*x.X[1][i] + e(r)
@@ -73,7 +74,7 @@ func TestDeltaFollowsSmallResiduals(t *testing.T) {
 func TestASmallHuberDeltaFindsTheLevel(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(11, 7))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = r.Float64(), float64(i%2)
 		x.Y[i] = 0.5 + 0.3*x.X[0][i] + 0.01*r.NormFloat64()
@@ -91,8 +92,8 @@ func TestASmallHuberDeltaFindsTheLevel(t *testing.T) {
 // few. Seeds are fixed.
 func TestIntervalsAreAboutTheDeltaThatIsTold(t *testing.T) {
 	const n, samples = 20_000, 40
-	draw := func(r *rand.Rand, n int) Data {
-		x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
+	draw := func(r *rand.Rand, n int) table.Data {
+		x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
 		for i := range n {
 			x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 			x.Y[i] = 0.5 + 0.2*x.X[0][i] - 0.1*x.X[1][i] + 0.02*r.NormFloat64()
@@ -160,16 +161,16 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 1))
 	larger, largest := 0, 0.0
 	for k := range 90 {
-		s := Shape{N: 60, D: 1 + k%3, Intercept: k%4 > 0 || k%3 == 0}
+		s := table.Shape{N: 60, D: 1 + k%3, Intercept: k%4 > 0 || k%3 == 0}
 		a := Newton{Curve: huberCurve{delta: []float64{1, 0.01}[k%2], cut: 4}, Bound: 2, Intervals: k%2 == 0}
-		x := Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
+		x := table.Data{Shape: s, X: table.NewColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 		for i := range s.N {
-			x.set(i, func(j int) float64 { return r.NormFloat64() })
+			setRow(x, i, func(j int) float64 { return r.NormFloat64() })
 			x.Y[i] = 1000 * (float64(k%5) + r.NormFloat64())
 		}
 		y, changed := cloned(x), r.IntN(s.N)
-		for _, table := range []Data{x, y} {
-			table.set(changed, func(int) float64 { return hostile(r) })
+		for _, table := range []table.Data{x, y} {
+			setRow(table, changed, func(int) float64 { return hostile(r) })
 		}
 		if k%3 == 1 {
 			x, y = inGroups(r, x, y, 2)
@@ -183,10 +184,10 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 			largest = max(largest, share)
 		}
 		if k%3 != 1 {
-			run := func(x Data, earlier *mechtest.Tape) *mechtest.Tape {
+			run := func(x table.Data, earlier *mechtest.Tape) *mechtest.Tape {
 				src, tape := mechtest.NewTape(t, 1, earlier)
 				x = pushedDown(x)
-				Scaled{X: repeat(1, s.Columns()), Y: 1}.express(x.Pushdown, s, 0)
+				Scaled{X: table.Repeat(1, s.Columns()), Y: 1}.express(x.Pushdown, s, 0)
 				if _, err := planOf(t, a, s, z).run(t.Context(), x, src); err != nil {
 					t.Fatal(err)
 				}

@@ -13,6 +13,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -23,7 +24,7 @@ import (
 // countLaw has the features of drawLaw, exposures that differ, and counts whose mean a unit of exposure is a
 // Poisson model's: near 1, or where they are "rare" near 1 in 20, or where they are "many" near 30. Those that
 // "vary" have three times the variance of a Poisson count.
-func countLaw(kind string, n, d int, seed uint64) Data {
+func countLaw(kind string, n, d int, seed uint64) table.Data {
 	constant, features := -0.5, kind
 	switch kind {
 	case "rare":
@@ -66,7 +67,7 @@ func countSlope(kind string, j, d int) float64 {
 
 // asCounts gives neighbours offsets, of all kinds in the rows that differ and in others, and
 // targets most of which are counts.
-func asCounts(r *rand.Rand, a, b *Data) {
+func asCounts(r *rand.Rand, a, b *table.Data) {
 	a.Offset, b.Offset = make([]float64, a.N), make([]float64, a.N)
 	equal := func(v, w float64) bool { return v == w || v != v && w != w }
 	for i := range a.N {
@@ -85,9 +86,9 @@ func asCounts(r *rand.Rand, a, b *Data) {
 }
 
 // meanDeviance is that of a Poisson model with a linear logarithm.
-func meanDeviance(x Data, w []float64) (mean float64) {
+func meanDeviance(x table.Data, w []float64) (mean float64) {
 	z := make([]float64, x.N)
-	predict(z, x, w)
+	table.Predict(z, x, w)
 	for i, y := range x.Y {
 		mean += 2 * (math.Exp(z[i]) - y) / float64(x.N)
 		if y > 0 {
@@ -98,7 +99,7 @@ func meanDeviance(x Data, w []float64) (mean float64) {
 }
 
 // excessDeviance is the median of draws over that of the best fit, in percent.
-func excessDeviance(t *testing.T, x Data, eps float64, draws int) float64 {
+func excessDeviance(t *testing.T, x table.Data, eps float64, draws int) float64 {
 	w, _ := best(loss.Poisson{}, x)
 	least := meanDeviance(x, w)
 	var all []float64
@@ -122,10 +123,10 @@ func TestPoissonFitsAreAccurateOnLaws(t *testing.T) {
 }
 
 // unscaledCounts are counts by schooling, experience and a flag of 1 %, of means and exposures that may be far from their scale of 1.
-func unscaledCounts(n int, mean, exposure float64, seed uint64) Data {
+func unscaledCounts(n int, mean, exposure float64, seed uint64) table.Data {
 	src := rand.NewPCG(seed, 4)
 	r := rand.New(src)
-	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: newColumns(3, n), Y: make([]float64, n), Offset: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 4, Intercept: true}, X: table.NewColumns(3, n), Y: make([]float64, n), Offset: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i], x.X[2][i] = float64(8+r.IntN(12))/12, 2*r.Float64(), indicatorOf(r.Float64() < .01)
 		x.Offset[i] = math.Log(exposure * (.1 + .9*r.Float64()))
@@ -158,7 +159,7 @@ func TestCountsThatNoiseHidesAreNotFarAboveTheirScale(t *testing.T) {
 	}{{500, 12, .8, .3, 1.5}, {500, 12, .3, 1, 1.8}, {3000, 20, .3, .2, 1.8}, {4000, 6, .05, .3, 1.1}} {
 		src := rand.NewPCG(uint64(c.n), 6)
 		r := rand.New(src)
-		x := Data{Shape: Shape{N: c.n, D: 1 + c.features, Intercept: true}, X: newColumns(c.features, c.n), Y: make([]float64, c.n), Offset: make([]float64, c.n)}
+		x := table.Data{Shape: table.Shape{N: c.n, D: 1 + c.features, Intercept: true}, X: table.NewColumns(c.features, c.n), Y: make([]float64, c.n), Offset: make([]float64, c.n)}
 		mean, exposures := 0., 0.
 		for i := range c.n {
 			z := 0.
@@ -191,7 +192,7 @@ func TestCountsBesideZerosAreNotCutAtTheirScale(t *testing.T) {
 	const n, draws = 4400, 30
 	src := rand.NewPCG(3, 6)
 	r := rand.New(src)
-	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 5, Intercept: true}, X: table.NewColumns(4, n), Y: make([]float64, n)}
 	for i := range x.Y {
 		z := 1.5
 		for j := range x.X {
@@ -215,7 +216,7 @@ func TestCountsBesideZerosAreNotCutAtTheirScale(t *testing.T) {
 }
 
 // fremtpl is claims of policies, by the year.
-func fremtpl(t testing.TB) Data {
+func fremtpl(t testing.TB) table.Data {
 	folder := os.Getenv("DPSIDECAR_DATA")
 	if folder == "" {
 		t.Skip("DPSIDECAR_DATA names no folder with the data sets")
@@ -252,7 +253,7 @@ func TestCountsThatNoiseHidesAreNotCut(t *testing.T) {
 	var off []float64
 	for seed := range uint64(draws) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: true}, X: newColumns(1, 20_000), Y: make([]float64, 20_000), Offset: make([]float64, 20_000)}
+		x := table.Data{Shape: table.Shape{N: 20_000, D: 2, Intercept: true}, X: table.NewColumns(1, 20_000), Y: make([]float64, 20_000), Offset: make([]float64, 20_000)}
 		for i := range x.Y {
 			exposure := 0.01 + 0.99*r.Float64()
 			x.X[0][i], x.Offset[i] = r.NormFloat64(), math.Log(exposure)
@@ -352,10 +353,10 @@ func TestUnitsOfCounts(t *testing.T) {
 }
 
 // stepLaw has counts whose mean jumps where the first of two normal features changes its sign.
-func stepLaw(n int, seed uint64) Data {
+func stepLaw(n int, seed uint64) table.Data {
 	src := rand.NewPCG(seed, 95)
 	r := rand.New(src)
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 		x.Y[i] = distuv.Poisson{Lambda: math.Exp(math.Copysign(0.4, x.X[0][i]) - 0.3*x.X[1][i]), Src: src}.Rand()
@@ -385,7 +386,7 @@ func TestPoissonIntervalsWhereTheModelDoesNotHold(t *testing.T) {
 }
 
 // sizeLaw has the features and exposures of countLaw, and counts whose mean goes with the size of the first of four features.
-func sizeLaw(n int, seed uint64) Data {
+func sizeLaw(n int, seed uint64) table.Data {
 	src := rand.NewPCG(seed, 94)
 	x := countLaw("gauss", n, 5, seed)
 	for i := range n {
@@ -444,7 +445,7 @@ func TestWeightsOfCountsAreKnown(t *testing.T) {
 }
 
 // fitOfCounts makes all steps of a fit.
-func fitOfCounts(t *testing.T, x Data, eps float64) *newtonFit {
+func fitOfCounts(t *testing.T, x table.Data, eps float64) *newtonFit {
 	resolved, err := Regression{Loss: loss.Poisson{}}.resolve(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
@@ -472,9 +473,9 @@ func fitOfCounts(t *testing.T, x Data, eps float64) *newtonFit {
 
 // weightedSquares is what the weights of the last step keep of the trace of the curvature, and the trace without weights; and the
 // trace of the meat, and what the model says of it.
-func weightedSquares(f *newtonFit, x Data) (kept, all, squares, model float64) {
+func weightedSquares(f *newtonFit, x table.Data) (kept, all, squares, model float64) {
 	var one sync.Mutex
-	x.scan(f.p, f.w, func() func(int, *rowBlock) {
+	scan(x, f.p, f.w, func() func(int, *rowBlock) {
 		rows := newNewtonRows()
 		return func(_ int, r *rowBlock) {
 			rows.rowBlock = r
@@ -591,7 +592,7 @@ func TestPenaltiesOfCountsAreAsStrongAsTheySay(t *testing.T) {
 			for seed := range uint64(draws) {
 				w := resultOf(t, a, x, c.eps, seed).Coefficients
 				z := make([]float64, x.N)
-				predict(z, x, w)
+				table.Predict(z, x, w)
 				for i, v := range z {
 					for j, column := range x.X {
 						gradient -= a.Loss.Deriv(v, x.Y[i]) * column[i] * w[j+1] / float64(x.N)
@@ -614,7 +615,7 @@ func TestPenaltiesOfCountsAreAsStrongAsTheySay(t *testing.T) {
 }
 
 // missing makes that share of rows unusable, by their target or a feature.
-func missing(x Data, share float64) Data {
+func missing(x table.Data, share float64) table.Data {
 	r := rand.New(rand.NewPCG(7, 93))
 	for i := range x.N {
 		if r.Float64() < share {
@@ -629,8 +630,8 @@ func missing(x Data, share float64) Data {
 }
 
 // usableRows are those without missing values.
-func usableRows(x Data) Data {
-	u := Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
+func usableRows(x table.Data) table.Data {
+	u := table.Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
 	for i, y := range x.Y {
 		whole := y
 		for _, column := range x.X {
@@ -677,7 +678,7 @@ func TestCountsOfWhichMostRowsLackAValue(t *testing.T) {
 }
 
 // atLevel are counts by a Poisson model with that logarithm of the mean at features of 0, and slopes of countLaw.
-func atLevel(x Data, level float64, seed uint64) []float64 {
+func atLevel(x table.Data, level float64, seed uint64) []float64 {
 	src, y := rand.NewPCG(seed, 92), make([]float64, x.N)
 	for i := range y {
 		z := level
@@ -722,7 +723,7 @@ func TestCountsOfSmallWeights(t *testing.T) {
 // Limits go with the root of weights that all rows have alike, from the first step on, for labels and Huber's loss too: a score has its
 // bounding weight, which is twice the mean where noise is large, and a length the root of it.
 func TestFirstLimitsGoByWeights(t *testing.T) {
-	limit := func(c curve, x Data) float64 {
+	limit := func(c curve, x table.Data) float64 {
 		r, err := Newton{Curve: c, Bound: 3, Psi: prox.L2Ball{Radius: 30}}.releases(x.Shape, 10)
 		if err != nil {
 			t.Fatal(err)
@@ -734,10 +735,10 @@ func TestFirstLimitsGoByWeights(t *testing.T) {
 	}
 	for _, c := range []struct {
 		curve curve
-		x     Data
+		x     table.Data
 	}{{logisticCurve{}, labelLaw("gauss", 5000, 3, 1)}, {huberCurve{delta: 1, cut: 4}, drawLaw("gauss", 5000, 3, 1)}, {poissonCurve{unit: 1, cut: 4}, countLaw("gauss", 5000, 3, 1)}} {
 		x := cloned(c.x)
-		x.Weight = repeat(.01, x.N)
+		x.Weight = table.Repeat(.01, x.N)
 		if ratio := limit(c.curve, x) / limit(c.curve, c.x); ratio < .1 || ratio > .1*minCommon {
 			t.Errorf("%T: %.3f of the limit without weights, expected .1 to .2", c.curve, ratio)
 		}
@@ -769,7 +770,7 @@ func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
 		for _, c := range []struct{ level, unit, exposure float64 }{{3, 1, 0}, {6, 1, 0}, {4.5, 20, 0}, {3, 2, .1}} {
 			src := rand.NewPCG(5, 91)
 			r, row := rand.New(src), make([]float64, 3)
-			x := Data{Shape: Shape{N: n, D: 3}, X: newColumns(3, n), Y: make([]float64, n)}
+			x := table.Data{Shape: table.Shape{N: n, D: 3}, X: table.NewColumns(3, n), Y: make([]float64, n)}
 			for i := range n {
 				clear(row)
 				z := feature(r, row, c.level)
@@ -789,7 +790,7 @@ func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
 			for i, v := range given.Exposure {
 				given.Exposure[i] = math.Exp(v)
 			}
-			scaled := Scaled{Algorithm: Regression{Loss: loss.Poisson{}}, X: repeat(1, 3), Y: c.unit, Counts: true, Exposure: c.exposure}
+			scaled := Scaled{Algorithm: Regression{Loss: loss.Poisson{}}, X: table.Repeat(1, 3), Y: c.unit, Counts: true, Exposure: c.exposure}
 			var all []float64
 			for seed := range uint64(7) {
 				p, err := scaled.Plan(x.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{})
@@ -815,7 +816,7 @@ func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
 func TestIntervalsOfCountsAllowForATailThatNoiseHides(t *testing.T) {
 	const n, draws = 27_000, 20
 	r := rand.New(rand.NewPCG(5, 6))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
 	for i := range x.Y {
 		x.X[0][i], x.X[1][i] = r.Float64(), float64(r.IntN(2))
 		mean := math.Exp(1.1 - 0.7*x.X[0][i] - 0.4*x.X[1][i] + 0.6*r.NormFloat64() - 0.18)

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/sqlsum"
 )
 
@@ -80,8 +81,8 @@ func (poissonCurve) firstOf(r *exprRow) {
 }
 
 // queryFirst makes the first pass in the database.
-func (f *newtonFit) queryFirst(x *Pushdown) newtonFirst {
-	r := x.row(f.p, f.w, f.shape.Intercept)
+func (f *newtonFit) queryFirst(x *table.Pushdown) newtonFirst {
+	r := newExprRow(x, f.p, f.w, f.shape.Intercept)
 	f.Curve.(exprCurve).firstOf(&r)
 	r.scaleByWeight()
 	p := sqlsum.Pass{
@@ -91,7 +92,7 @@ func (f *newtonFit) queryFirst(x *Pushdown) newtonFirst {
 	if c := f.Curve.counted(); c != nil {
 		p.Counts = append(p.Counts, sizesOf(squareIn(r.y, c.unit)))
 	}
-	totals := x.totals(p)
+	totals := x.Query(p)
 	seen := newtonFirst{moments: summedMoments(f.firstContract(), totals.Moments[0]), lengths: counted(f.shape.N, totals.Counts[0])}
 	if len(p.Counts) > 1 {
 		seen.targets = counted(f.shape.N, totals.Counts[1])
@@ -100,9 +101,9 @@ func (f *newtonFit) queryFirst(x *Pushdown) newtonFirst {
 }
 
 // queryStep makes the pass of step t in the database.
-func (f *newtonFit) queryStep(t int, x *Pushdown) newtonSums {
+func (f *newtonFit) queryStep(t int, x *table.Pushdown) newtonSums {
 	last := t == newtonSteps-1
-	r := x.row(f.p, f.w, f.shape.Intercept)
+	r := newExprRow(x, f.p, f.w, f.shape.Intercept)
 	l := f.Curve.(exprCurve).lossesOf(&r)
 	own := l.weigh(r.weight, f.common)
 	weight := f.weightOf(&r, l)
@@ -129,7 +130,7 @@ func (f *newtonFit) queryStep(t int, x *Pushdown) newtonSums {
 		given := multiplied(r.z, sqlsum.Snap(sqlsum.Mul(sqlsum.Mul(weight, l.score), sqlsum.Number(1/f.limit)), tiny))
 		p.Moments = append(p.Moments, momentVector(given, f.curvatureContract()))
 	}
-	totals := x.totals(p)
+	totals := x.Query(p)
 	seen := newtonSums{score: summed(f.scoreContract(t), totals.Sums[0]), curvature: summedMoments(f.curvatureContract(), totals.Moments[0])}
 	if meat {
 		seen.meat = summedMoments(f.curvatureContract(), totals.Moments[1])

@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/table"
 )
 
 // lowNewtonMoments is the noise of second moments, as momentNoise computes it, above which Newton treats
@@ -152,5 +153,5 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	if !tails.Seen() { // the limit is then in whitened coordinates
 		deviation *= math.Sqrt(curvature)
 	}
-	return Forecast{Deviation: repeat(min(p.Radius/math.Sqrt(p.d()), deviation), p.D)}, nil
+	return Forecast{Deviation: table.Repeat(min(p.Radius/math.Sqrt(p.d()), deviation), p.D)}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
 )
@@ -24,8 +25,8 @@ type newtonRows struct {
 }
 
 func newNewtonRows() *newtonRows {
-	c := newColumns(6, blockRows)
-	return &newtonRows{score: c[0], most: c[1], tail: c[2], model: c[3], robust: c[4], weight: c[5], ones: slices.Repeat([]float64{1}, blockRows)}
+	c := table.NewColumns(6, table.BlockRows)
+	return &newtonRows{score: c[0], most: c[1], tail: c[2], model: c[3], robust: c[4], weight: c[5], ones: slices.Repeat([]float64{1}, table.BlockRows)}
 }
 
 // weigh computes weights that bring scores within limit and curvatures within bound. Score and curvature
@@ -68,7 +69,7 @@ func (r *newtonRows) addFirst(m *mech.Moments, c curve, bound float64) {
 func (r *newtonRows) addScore(s *mech.Sum, limit float64, shells int) {
 	d := len(r.z)
 	if r.products == nil {
-		r.products = newColumns(d*scoreShells, blockRows)
+		r.products = table.NewColumns(d*scoreShells, table.BlockRows)
 	}
 	x, v, ones := make([][]float64, d*shells), r.v[:r.n], r.ones[:r.n]
 	for k := range shells {

@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 
 	"gonum.org/v1/gonum/floats"
 )
@@ -47,9 +48,9 @@ func TestASpreadIsToldByAStep(t *testing.T) {
 }
 
 // logOddsTable is one of labels with the given coefficients, the constant's first, and features of a law.
-func logOddsTable(r *rand.Rand, n int, want []float64, feature func(r *rand.Rand) float64) Data {
+func logOddsTable(r *rand.Rand, n int, want []float64, feature func(r *rand.Rand) float64) table.Data {
 	slopes := len(want) - 1
-	x := Data{Shape: Shape{N: n, D: len(want), Intercept: true}, X: newColumns(slopes, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: len(want), Intercept: true}, X: table.NewColumns(slopes, n), Y: make([]float64, n)}
 	for i := range n {
 		z := want[0]
 		for j := range slopes {
@@ -114,7 +115,7 @@ func TestPenalisedLabelsThatAreAlmostSeparatedAreFitted(t *testing.T) {
 }
 
 // penalisedFit is the fit of labels without privacy, by accelerated proximal gradient steps.
-func penalisedFit(x Data, psi prox.Operator) []float64 {
+func penalisedFit(x table.Data, psi prox.Operator) []float64 {
 	row := func(i int) []float64 {
 		r := []float64{1}
 		for _, column := range x.X {
@@ -146,7 +147,7 @@ func penalisedFit(x Data, psi prox.Operator) []float64 {
 // the fit stays within the ball.
 func TestALevelWhoseLabelsAreAlikeHasNoInterval(t *testing.T) {
 	r, n := rand.New(rand.NewPCG(9, 9)), 100_000
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.X[1][i] = float64(i%4/3), r.NormFloat64()
 		if x.X[0][i] == 0 && r.Float64() < sigmoid(x.X[1][i]) {

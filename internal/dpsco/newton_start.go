@@ -5,6 +5,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -108,7 +109,7 @@ func (s *newtonStart) linearSlopes() []float64 {
 		variances[j] = square(s.deviation) * floats.Dot(column, column)
 	}
 	slopes := s.slopes(t.RawVector().Data)
-	floats.Mul(slopes, numeric.SignalShares(slopes, repeat(1, len(slopes)), s.slopes(variances)))
+	floats.Mul(slopes, numeric.SignalShares(slopes, table.Repeat(1, len(slopes)), s.slopes(variances)))
 	if s.intercept {
 		t.SetVec(0, 0)
 	}

@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -53,34 +54,34 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 		}
 		return most
 	}
-	for name, mutant := range map[string]func(r *newtonReleases, x Data, p *Plan) (twice bool){
-		"nothing": func(*newtonReleases, Data, *Plan) bool { return false },
-		"half of the noise of a score": func(r *newtonReleases, _ Data, _ *Plan) bool {
+	for name, mutant := range map[string]func(r *newtonReleases, x table.Data, p *Plan) (twice bool){
+		"nothing": func(*newtonReleases, table.Data, *Plan) bool { return false },
+		"half of the noise of a score": func(r *newtonReleases, _ table.Data, _ *Plan) bool {
 			r.scoreNoise[1].NoiseMultiplier /= 2
 			return false
 		},
-		"half of the noise of residuals": func(r *newtonReleases, _ Data, _ *Plan) bool {
+		"half of the noise of residuals": func(r *newtonReleases, _ table.Data, _ *Plan) bool {
 			r.residualNoise[1].NoiseMultiplier /= 2
 			return false
 		},
-		"half of the noise of the meat": func(r *newtonReleases, _ Data, _ *Plan) bool {
+		"half of the noise of the meat": func(r *newtonReleases, _ table.Data, _ *Plan) bool {
 			r.meatNoise.NoiseMultiplier /= 2
 			return false
 		},
-		"a share used twice": func(*newtonReleases, Data, *Plan) bool { return true },
-		"a release is not charged": func(_ *newtonReleases, _ Data, p *Plan) bool {
+		"a share used twice": func(*newtonReleases, table.Data, *Plan) bool { return true },
+		"a release is not charged": func(_ *newtonReleases, _ table.Data, p *Plan) bool {
 			p.Event = p.Event.(privacy.Compose)[1:]
 			return false
 		},
-		"a bound read from the data": func(r *newtonReleases, x Data, _ *Plan) bool {
+		"a bound read from the data": func(r *newtonReleases, x table.Data, _ *Plan) bool {
 			r.Bound = largest(x.X[0])
 			return false
 		},
-		"a cut read from the data": func(r *newtonReleases, x Data, _ *Plan) bool {
+		"a cut read from the data": func(r *newtonReleases, x table.Data, _ *Plan) bool {
 			r.Curve = huberCurve{delta: 1, cut: largest(x.Y)}
 			return false
 		},
-		"a limit read from the data": func(r *newtonReleases, x Data, _ *Plan) bool {
+		"a limit read from the data": func(r *newtonReleases, x table.Data, _ *Plan) bool {
 			r.Curve = huberCurve{delta: largest(x.Y), cut: 1}
 			return false
 		},
@@ -89,7 +90,7 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 		var found error
 		r := rand.New(rand.NewPCG(2, 2))
 		for range 60 {
-			s := Shape{N: 23, D: 2}
+			s := table.Shape{N: 23, D: 2}
 			x, y := neighbours(r, s, false)
 			_, err := replay(t, func() *Plan {
 				p := planOf(t, a, s, z)
@@ -98,7 +99,7 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 					t.Fatal(err)
 				}
 				mutant(releases, x, p)
-				p.run = func(_ context.Context, x Data, src *mech.Source) (Result, error) {
+				p.run = func(_ context.Context, x table.Data, src *mech.Source) (Result, error) {
 					twice := mutant(releases, x, &Plan{Event: p.Event})
 					f := newNewtonParts(releases, x)
 					f.fits[0].first(x, src)
@@ -126,7 +127,7 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 // allowed.
 func TestARowTwiceInNewtonIsSeen(t *testing.T) {
 	a := Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true}
-	s, double := Shape{N: 11, D: 2}, Shape{N: 22, D: 2}
+	s, double := table.Shape{N: 11, D: 2}, table.Shape{N: 22, D: 2}
 	r := rand.New(rand.NewPCG(5, 5))
 	caught := 0
 	for range 40 {
@@ -144,7 +145,7 @@ func TestARowTwiceInNewtonIsSeen(t *testing.T) {
 const minBounding = 0.3
 
 // recorded are the rows that a part of a fit hands to a mechanism, as it computes them.
-func recorded(c curve, x Data, p [][]float64, w []float64, limit, bound float64) *newtonRows {
+func recorded(c curve, x table.Data, p [][]float64, w []float64, limit, bound float64) *newtonRows {
 	rows := newNewtonRows()
 	rows.rowBlock = newRowBlock(x.D)
 	rows.load(x, p, w)
@@ -157,7 +158,7 @@ func recorded(c curve, x Data, p [][]float64, w []float64, limit, bound float64)
 func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for k := range 6000 {
-		s := Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
+		s := table.Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
 		labels := k%2 == 0
 		x, _ := neighbours(r, s, labels)
 		var c curve = huberCurve{delta: math.Exp(r.NormFloat64()), cut: 1}
@@ -166,7 +167,7 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 			c, x.Y[0] = logisticCurve{}, float64(r.IntN(2))
 		case k%4 == 1:
 			c = poissonCurve{unit: 1, cut: math.Exp(r.NormFloat64())}
-			asCounts(r, &x, &Data{Shape: s, X: cloned(x).X, Y: []float64{x.Y[0] + 1}})
+			asCounts(r, &x, &table.Data{Shape: s, X: cloned(x).X, Y: []float64{x.Y[0] + 1}})
 			x.Y[0] = math.Abs(x.Y[0])
 		}
 		p, w := make([][]float64, s.D), make([]float64, s.D)
@@ -219,7 +220,7 @@ func TestNewtonsSharesAreTheBudget(t *testing.T) {
 	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: firstCut}, huberCurve{delta: 1, cut: firstCut, noisy: true}, poissonCurve{unit: 1, cut: firstCount}} {
 		for _, intervals := range []bool{true, false} {
 			for _, levels := range []int{0, 4} {
-				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(Shape{N: 10_000, D: 3, Intercept: true, GroupCount: levels}, z)
+				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(table.Shape{N: 10_000, D: 3, Intercept: true, GroupCount: levels}, z)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -247,7 +248,7 @@ func TestNewtonCostsWhatItReleases(t *testing.T) {
 		}
 	}
 	for name, a := range newtonFits() {
-		for _, s := range []Shape{{N: 1000, D: 4, Intercept: true}, {N: 1000, D: 4, Intercept: false}} {
+		for _, s := range []table.Shape{{N: 1000, D: 4, Intercept: true}, {N: 1000, D: 4, Intercept: false}} {
 			p := planOf(t, a, s, 3)
 			cost, err := privacy.Price(p.Event)
 			if err != nil || math.Abs(cost.Rho*2*9-1) > 1e-9 {
@@ -258,7 +259,7 @@ func TestNewtonCostsWhatItReleases(t *testing.T) {
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)}} {
 		for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{}}, {Loss: loss.Poisson{}}} {
 			a.Method = catalogue.MethodNewton
-			p, err := a.Plan(Shape{N: 30_000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
+			p, err := a.Plan(table.Shape{N: 30_000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,7 +272,7 @@ func TestNewtonCostsWhatItReleases(t *testing.T) {
 }
 
 // tableOf is a table that a fit is for.
-func tableOf(c curve, law string, n, d int, seed uint64) Data {
+func tableOf(c curve, law string, n, d int, seed uint64) table.Data {
 	switch c.(type) {
 	case logisticCurve:
 		return labelLaw(law, n, d, seed)
@@ -286,7 +287,7 @@ func TestNewtonDoesNotDependOnCoresOrOrder(t *testing.T) {
 	for name, a := range newtonFits() {
 		x := tableOf(a.Curve, "gauss", 9000, 3, 1)
 		x.X[0][17], x.Y[40], x.X[1][5000] = math.NaN(), math.NaN(), 1e300
-		run := func(x Data) []float64 {
+		run := func(x table.Data) []float64 {
 			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 			if err != nil {
 				t.Fatal(err)
@@ -302,7 +303,7 @@ func TestNewtonDoesNotDependOnCoresOrOrder(t *testing.T) {
 			}
 		}
 		runtime.GOMAXPROCS(all)
-		if got := run(x.pick(rand.New(rand.NewPCG(7, 7)).Perm(x.N))); !slices.Equal(got, want) {
+		if got := run(x.Pick(rand.New(rand.NewPCG(7, 7)).Perm(x.N))); !slices.Equal(got, want) {
 			t.Errorf("%s: %v in another order, %v", name, got, want)
 		}
 	}
@@ -312,7 +313,7 @@ func TestNewtonDoesNotDependOnCoresOrOrder(t *testing.T) {
 func TestRowsWithoutNumbersAreOneRowToNewton(t *testing.T) {
 	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}, poissonCurve{unit: 1, cut: 4}} {
 		x := tableOf(c, "gauss", 4000, 3, 1)
-		run := func(bad func(k int, x Data)) []float64 {
+		run := func(bad func(k int, x table.Data)) []float64 {
 			data := cloned(x)
 			for k := range 400 {
 				bad(k, data)
@@ -323,12 +324,12 @@ func TestRowsWithoutNumbersAreOneRowToNewton(t *testing.T) {
 			}
 			return w
 		}
-		want := run(func(k int, x Data) { x.Y[k*10] = math.NaN() })
-		for name, bad := range map[string]func(k int, x Data){
-			"missing features": func(k int, x Data) { x.X[k%2][k*10] = math.NaN() },
-			"infinite":         func(k int, x Data) { x.X[k%2][k*10] = math.Inf(1 - 2*(k%3)) },
-			"overflow":         func(k int, x Data) { x.X[k%2][k*10] = 1e200 },
-			"all of it":        func(k int, x Data) { x.Y[k*10], x.X[0][k*10], x.X[1][k*10] = math.NaN(), math.NaN(), math.Inf(1) },
+		want := run(func(k int, x table.Data) { x.Y[k*10] = math.NaN() })
+		for name, bad := range map[string]func(k int, x table.Data){
+			"missing features": func(k int, x table.Data) { x.X[k%2][k*10] = math.NaN() },
+			"infinite":         func(k int, x table.Data) { x.X[k%2][k*10] = math.Inf(1 - 2*(k%3)) },
+			"overflow":         func(k int, x table.Data) { x.X[k%2][k*10] = 1e200 },
+			"all of it":        func(k int, x table.Data) { x.Y[k*10], x.X[0][k*10], x.X[1][k*10] = math.NaN(), math.NaN(), math.Inf(1) },
 		} {
 			if got := run(bad); !slices.Equal(got, want) {
 				t.Errorf("%T, %s: %v, want %v", c, name, got, want)
@@ -361,12 +362,12 @@ func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
 		{shortened, 2000, 5, "accmd", catalogue.WhiteningOff},            // second moments could be learned of short rows
 		{labels, 20_000, 40, "accmd", catalogue.WhiteningOff},
 	} {
-		p, err := c.a.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
+		p, err := c.a.Plan(table.Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil || p.ChosenMethod != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
 			t.Errorf("%T, %d rows, %d coefficients: %v, %v, %v", c.a.Loss, c.n, c.d, p.ChosenMethod, p.Parameters, err)
 		}
 	}
-	_, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodNewton}.Plan(Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+	_, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodNewton}.Plan(table.Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 	if !errors.Is(err, ErrParameter) {
 		t.Errorf("least squares: %v", err)
 	}
@@ -397,7 +398,7 @@ func TestNewtonSolvesThePenalisedProblem(t *testing.T) {
 			"a small ball":              prox.L2Ball{Radius: 0.7},
 		} {
 			want := exact(c.loss, psi, cloned(x))
-			for layout, table := range map[string]Data{"intercept": x, "a column of ones": ones} {
+			for layout, table := range map[string]table.Data{"intercept": x, "a column of ones": ones} {
 				a := Newton{Curve: c.curve, Bound: 3.4, Psi: prox.Sum{A: psi, B: ball}}
 				if small, ok := psi.(prox.L2Ball); ok {
 					a.Psi = small

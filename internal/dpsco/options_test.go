@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
 
@@ -82,7 +83,7 @@ func changesFit(base Regression, method, penalty, whitening string, o catalogue.
 // fitOf is all that a fit depends on, at some budget and noise.
 func fitOf(a Regression, rows int) any {
 	p := problem{
-		Regression: a, Shape: Shape{N: rows, D: 3, Intercept: true},
+		Regression: a, Shape: table.Shape{N: rows, D: 3, Intercept: true},
 		budget: privacy.Budget{Epsilon: 1, Delta: 1e-6}, reserve: privacy.Reserve(1e-6), rho: 0.02, z: 1,
 	}
 	if err := p.defaults(); err != nil {
@@ -177,7 +178,7 @@ func TestBatchesAndBlocksAreCutToTheRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := a.Plan(Shape{N: c.rows, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		p, err := a.Plan(table.Shape{N: c.rows, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 		if c.kind != nil {
 			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.contains) {
 				t.Errorf("%v of %d rows: %v; want %q", c.given, c.rows, err, c.contains)
@@ -192,7 +193,7 @@ func TestBatchesAndBlocksAreCutToTheRows(t *testing.T) {
 func TestTheCentreNamesTheLeastDelta(t *testing.T) {
 	a := centreRecipe(t, "linear", 10)
 	for delta, ok := range map[float64]bool{1e-9: true, 1e-6: true, 9.999e-10: false, 1e-12: false} {
-		_, err := a.Plan(Shape{N: 1_000_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 5, Delta: delta}, privacy.Concentrated{})
+		_, err := a.Plan(table.Shape{N: 1_000_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 5, Delta: delta}, privacy.Concentrated{})
 		if (err == nil) != ok || !ok && (!errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), `delta of at least 1e-09`)) {
 			t.Errorf("delta %v: %v", delta, err)
 		}
@@ -212,7 +213,7 @@ func TestALabelThatIsLeftOutHasItsDefault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := a.Plan(Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		p, err := a.Plan(table.Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -16,7 +17,7 @@ import (
 // declared and charged.
 type oracle struct {
 	loss       loss.Loss
-	data       Data
+	data       table.Data
 	weights    []float64 // leverage weights of rows, in the order of data.Y; nil: all 1
 	leverage   float64   // for rows in a database: the length above which rows weigh less; 0: none
 	uses       []solve.Use
@@ -24,7 +25,7 @@ type oracle struct {
 	left       []int             // calls left of each use
 	answers    [][]float64       // the latest answer of each use; nil before the first
 	rows       *mech.Permutation // batches are samples of it
-	batch      Data              // copies of the rows of a batch; lightness holds their weights
+	batch      table.Data        // copies of the rows of a batch; lightness holds their weights
 	lightness  []float64
 	src        *mech.Source
 }
@@ -50,47 +51,47 @@ func (o *oracle) Gradient(dst []float64, q solve.Query) {
 }
 
 // sample copies a fresh random batch of m rows.
-func (o *oracle) sample(m int) (Data, []float64) {
+func (o *oracle) sample(m int) (table.Data, []float64) {
 	if o.rows == nil {
 		o.rows = mech.NewPermutation(o.data.N, o.src)
 	}
 	if o.batch.N != m {
-		o.batch = Data{Shape: Shape{N: m, D: o.data.D, Intercept: o.data.Intercept}, X: newColumns(len(o.data.X), m), Y: make([]float64, m)}
+		o.batch = table.Data{Shape: table.Shape{N: m, D: o.data.D, Intercept: o.data.Intercept}, X: table.NewColumns(len(o.data.X), m), Y: make([]float64, m)}
 		o.lightness = make([]float64, m)
-		o.batch.setAuxiliary(o.data, func(_, _ []float64) []float64 { return make([]float64, m) })
+		o.batch.SetAuxiliary(o.data, func(_, _ []float64) []float64 { return make([]float64, m) })
 	}
 	rows := o.rows.Sample(m)
 	if o.data.First != nil {
 		return o.dealRecords(rows)
 	}
-	gather(o.batch.Y, o.data.Y, rows)
+	table.Gather(o.batch.Y, o.data.Y, rows)
 	for j, x := range o.data.X {
-		gather(o.batch.X[j], x, rows)
+		table.Gather(o.batch.X[j], x, rows)
 	}
-	o.batch.setAuxiliary(o.data, func(batch, column []float64) []float64 {
-		gather(batch, column, rows)
+	o.batch.SetAuxiliary(o.data, func(batch, column []float64) []float64 {
+		table.Gather(batch, column, rows)
 		return batch
 	})
 	if o.weights == nil {
 		return o.batch, nil
 	}
-	gather(o.lightness, o.weights, rows)
+	table.Gather(o.lightness, o.weights, rows)
 	return o.batch, o.lightness
 }
 
 // dealRecords copies a batch of records of several rows. It panics if rows have leverage weights.
-func (o *oracle) dealRecords(some []int) (Data, []float64) {
+func (o *oracle) dealRecords(some []int) (table.Data, []float64) {
 	if o.weights != nil {
 		panic("dpsco: batches of weighed rows")
 	}
-	return o.data.records(some), nil
+	return o.data.Records(some), nil
 }
 
 // gradients are the weighted gradients of a loss at w, minus those at anchor; of a record of several
 // rows, the mean over its rows.
 type gradients struct {
 	loss    loss.Loss
-	data    Data
+	data    table.Data
 	weights []float64
 	w       []float64
 	anchor  []float64 // nil: none
@@ -98,13 +99,13 @@ type gradients struct {
 
 func (g gradients) rows() mean.Rows {
 	return mean.Rows{N: g.data.N, D: g.data.D, Range: func(visitor func() func(mean.Block)) {
-		g.data.pass(func() func(first int, b Data) {
+		g.data.Pass(func() func(first int, b table.Data) {
 			visit := visitor()
 			if g.data.First != nil {
 				return g.averaged(visit)
 			}
-			c, away := make([]float64, blockRows), make([]float64, blockRows)
-			return func(first int, b Data) {
+			c, away := make([]float64, table.BlockRows), make([]float64, table.BlockRows)
+			return func(first int, b table.Data) {
 				g.derivatives(c[:b.N], away[:b.N], first, b)
 				visit(mean.Block{Start: first, X: mech.Rows{X: b.X, Intercept: b.Intercept}, C: c[:b.N]})
 			}
@@ -113,26 +114,26 @@ func (g gradients) rows() mean.Rows {
 }
 
 // averaged passes the mean gradient of every record to visit, as a row with coefficient 1.
-func (g gradients) averaged(visit func(mean.Block)) func(first int, b Data) {
-	c, away, constant := make([]float64, blockRows), make([]float64, blockRows), repeat(1, blockRows)
-	means, starts := newColumns(g.data.D, blockRows), make([]int, 0, blockRows)
-	return func(first int, b Data) {
+func (g gradients) averaged(visit func(mean.Block)) func(first int, b table.Data) {
+	c, away, constant := make([]float64, table.BlockRows), make([]float64, table.BlockRows), table.Repeat(1, table.BlockRows)
+	means, starts := table.NewColumns(g.data.D, table.BlockRows), make([]int, 0, table.BlockRows)
+	return func(first int, b table.Data) {
 		n, x := len(b.Y), b.X
-		g.derivatives(c[:n], away[:n], b.First[0], b.flat())
+		g.derivatives(c[:n], away[:n], b.First[0], b.Flat())
 		if b.Intercept {
 			x = append([][]float64{constant[:n]}, x...)
 		}
-		visit(mean.Block{Start: first, X: mech.Rows{X: meansOf(means, x, c, b.starts(starts))}, C: constant[:b.N]})
+		visit(mean.Block{Start: first, X: mech.Rows{X: table.MeansOf(means, x, c, b.Starts(starts))}, C: constant[:b.N]})
 	}
 }
 
 // derivatives writes the factor by which each row of a block is multiplied in its gradient; first is
 // the index of the block's first row.
-func (g gradients) derivatives(c, away []float64, first int, b Data) {
-	predict(c, b, g.w)
+func (g gradients) derivatives(c, away []float64, first int, b table.Data) {
+	table.Predict(c, b, g.w)
 	loss.Derivs(g.loss, c, c, b.Y)
 	if g.anchor != nil {
-		predict(away, b, g.anchor)
+		table.Predict(away, b, g.anchor)
 		loss.Derivs(g.loss, away, away, b.Y)
 		for i, v := range away {
 			c[i] -= v
@@ -150,11 +151,11 @@ func (g gradients) derivatives(c, away []float64, first int, b Data) {
 
 // leverage returns a weight for every row: min(1, limit/length), where length is that of the row
 // times the root of the row's own weight.
-func leverage(x Data, limit float64) []float64 {
-	x = x.flat()
-	weights := x.newColumn(x.N)
-	x.blocks(func() func(first int, b Data) {
-		return func(first int, b Data) {
+func leverage(x table.Data, limit float64) []float64 {
+	x = x.Flat()
+	weights := x.NewColumn(x.N)
+	x.Blocks(func() func(first int, b table.Data) {
+		return func(first int, b table.Data) {
 			square := weights[first : first+b.N]
 			if b.Intercept {
 				for i := range square {
@@ -167,7 +168,7 @@ func leverage(x Data, limit float64) []float64 {
 				}
 			}
 			for i, v := range square {
-				square[i] = min(1, limit/math.Sqrt(v*b.weight(i))) // NaN stays: the row is unusable
+				square[i] = min(1, limit/math.Sqrt(v*b.WeightOf(i))) // NaN stays: the row is unusable
 			}
 		}
 	})

@@ -4,22 +4,24 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/internal/hook"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
 // passesOf runs a plan and returns how many passes it foretells and how many it made: the records
 // that they went over, over all that there are.
-func passesOf(t *testing.T, a planner, x Data, b privacy.Budget) (foretold int, made float64) {
+func passesOf(t *testing.T, a planner, x table.Data, b privacy.Budget) (foretold int, made float64) {
 	t.Helper()
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	records := 0
-	onPass = func(n int) { records += n }
-	defer func() { onPass = func(int) {} }()
+	hook.OnPass = func(n int) { records += n }
+	defer func() { hook.OnPass = func(int) {} }()
 	if _, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestPlansForetellTheirPasses(t *testing.T) {
 	concentrated, pure := privacy.Budget{Epsilon: 5, Delta: 1e-5}, privacy.Budget{Epsilon: 5}
 	for name, c := range map[string]struct {
 		a    planner
-		x    Data
+		x    table.Data
 		b    privacy.Budget
 		want int
 	}{

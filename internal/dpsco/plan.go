@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -33,7 +34,7 @@ type Plan struct {
 	InDatabase bool // set after planning: a database makes the passes, which Duration allows for
 	Nodes      int  // set with InDatabase: number of database nodes that share the rows; 0 counts as 1
 
-	shape Shape
+	shape table.Shape
 	run   run
 	spent atomic.Bool
 
@@ -73,19 +74,19 @@ func (p *Plan) severalRows(most int) error {
 // Run releases the D coefficients and estimates of their errors, once. The only errors are ErrAlreadyRun,
 // that of the context, and those of passes of Data.Pushdown: Run never fails because of the data or
 // the noise.
-func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	if x.Shape != p.shape || x.columns() != p.shape.Columns() || (x.Group == nil) != (x.GroupCount == 0) || x.Pushdown != nil && !p.Sums {
-		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, x.columns()))
+func (p *Plan) Run(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+	if x.Shape != p.shape || x.FeatureColumns() != p.shape.Columns() || (x.Group == nil) != (x.GroupCount == 0) || x.Pushdown != nil && !p.Sums {
+		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, x.FeatureColumns()))
 	}
-	if x.weighted() != (p.maxWeight > 0) {
+	if x.Weighted() != (p.maxWeight > 0) {
 		panic("dpsco: weights that the plan does not know, or none where it expects them")
 	}
 	if p.spent.Swap(true) {
 		return Result{}, ErrAlreadyRun
 	}
 	r, err := p.run(ctx, x, src)
-	if x.Pushdown != nil && x.Pushdown.err != nil {
-		return Result{}, x.Pushdown.err
+	if x.Pushdown != nil && x.Pushdown.Err() != nil {
+		return Result{}, x.Pushdown.Err()
 	}
 	return r, err
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
@@ -18,15 +19,15 @@ func TestAPlanRunsOnItsRowsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(x *Data){
-		"more records":   func(x *Data) { x.N++ },
-		"fewer records":  func(x *Data) { x.N-- },
-		"no intercept":   func(x *Data) { x.Intercept, x.D = false, x.D-1 },
-		"another column": func(x *Data) { x.X = append(x.X, x.X[0]) },
-		"groups":         func(x *Data) { x.GroupCount, x.Group = 2, make([]float64, x.N) },
-		"levels alone":   func(x *Data) { x.Group = make([]float64, x.N) },
-		"weights":        func(x *Data) { x.Weight = repeat(1, x.N) },
-		"rows from sums": func(x *Data) { x.X, x.Pushdown = nil, &Pushdown{Features: make([]Term, len(x.X))} },
+	for name, change := range map[string]func(x *table.Data){
+		"more records":   func(x *table.Data) { x.N++ },
+		"fewer records":  func(x *table.Data) { x.N-- },
+		"no intercept":   func(x *table.Data) { x.Intercept, x.D = false, x.D-1 },
+		"another column": func(x *table.Data) { x.X = append(x.X, x.X[0]) },
+		"groups":         func(x *table.Data) { x.GroupCount, x.Group = 2, make([]float64, x.N) },
+		"levels alone":   func(x *table.Data) { x.Group = make([]float64, x.N) },
+		"weights":        func(x *table.Data) { x.Weight = table.Repeat(1, x.N) },
+		"rows from sums": func(x *table.Data) { x.X, x.Pushdown = nil, &table.Pushdown{Features: make([]table.Term, len(x.X))} },
 	} {
 		func() {
 			defer func() {

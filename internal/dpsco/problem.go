@@ -9,13 +9,14 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
 
 // problem is a Regression with a shape and a budget, the receiver of all recipes.
 type problem struct {
 	Regression
-	Shape
+	table.Shape
 	budget       privacy.Budget
 	reserve      float64 // part of delta that mechanisms spend themselves
 	rho          float64 // zCDP parameter equivalent to the budget
@@ -29,7 +30,7 @@ type problem struct {
 }
 
 // resolve checks the request and fills in the parameters common to all methods.
-func (a Regression) resolve(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
+func (a Regression) resolve(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
 	if err := regressionFields.check(a, optionsOf(slices.Collect(maps.Keys(losses))...)); err != nil {
 		return nil, err
 	}

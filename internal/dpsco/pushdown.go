@@ -4,105 +4,55 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
 
 	"gonum.org/v1/gonum/mat"
 )
 
-// Pushdown is a design whose rows stay in a database, which computes the sums of every pass (aggregate pushdown).
-// Columns are numbered as in the statements of the passes. A row with a missing value in one of them
-// is unusable: it contributes nothing.
-type Pushdown struct {
-	Totals   func(sqlsum.Pass) (sqlsum.Totals, error) // runs a pass
-	Target   int
-	Features []Term
-	Offset   int // column number, above that of the target; 0: none
-	Weight   int // as Offset
-	Exposure int // as Offset
-
-	x                           []sqlsum.Expr // features, in scaled units
-	y, offset, weight, exposure sqlsum.Expr   // the last three are zero values if there is no such column
-	err                         error         // of the first pass that failed
-}
-
-// Term is the column of a coefficient: a number or, if Level is above 0, the indicator of that level
-// of a category.
-type Term struct{ Column, Level int }
-
-// columns returns the number of stored feature columns of the design.
-func (x Data) columns() int {
-	if x.Pushdown != nil {
-		return len(x.Pushdown.Features)
-	}
-	return len(x.X)
-}
-
-// weighted reports whether rows have weights.
-func (x Data) weighted() bool {
-	return x.Weight != nil || x.Pushdown != nil && x.Pushdown.Weight > 0
-}
-
-// hasOffsets reports whether rows have offsets or, of counts, exposures.
-func (x Data) hasOffsets() bool {
-	none, e := sqlsum.Expr{}, x.Pushdown
-	return x.Offset != nil || e != nil && (e.offset != none || e.exposure != none)
-}
-
 // express sets the expressions of the columns in scaled units.
-func (a Scaled) express(x *Pushdown, shape Shape, maxWeight float64) {
+func (a Scaled) express(x *table.Pushdown, shape table.Shape, maxWeight float64) {
 	for j, term := range x.Features {
 		if term.Level > 0 {
-			x.x = append(x.x, sqlsum.Mul(sqlsum.Sub(sqlsum.Is(term.Column, term.Level), sqlsum.Number(a.centres()[j])), sqlsum.Number(1/a.X[j])))
+			x.Row.X = append(x.Row.X, sqlsum.Mul(sqlsum.Sub(sqlsum.Is(term.Column, term.Level), sqlsum.Number(a.centres()[j])), sqlsum.Number(1/a.X[j])))
 			continue
 		}
-		x.x = append(x.x, sqlsum.Column(term.Column, a.centres()[j], a.X[j]))
+		x.Row.X = append(x.Row.X, sqlsum.Column(term.Column, a.centres()[j], a.X[j]))
 	}
-	x.y = sqlsum.Column(x.Target, a.CentreY, a.Y)
+	x.Row.Y = sqlsum.Column(x.Target, a.CentreY, a.Y)
 	unit, constant := a.Y, 0.0
 	if a.Counts {
-		x.y, unit = sqlsum.Count(x.Target, a.Y), 1
+		x.Row.Y, unit = sqlsum.Count(x.Target, a.Y), 1
 		if len(x.Features) == shape.D {
 			constant = a.constant()
 		}
 	}
 	if x.Offset > 0 {
-		x.offset = sqlsum.Column(x.Offset, a.CentreOffset, unit)
+		x.Row.Offset = sqlsum.Column(x.Offset, a.CentreOffset, unit)
 	}
 	if constant != 0 {
-		x.offset = sqlsum.Sub(x.knownOffset(), sqlsum.Number(constant))
+		x.Row.Offset = sqlsum.Sub(knownOffset(x), sqlsum.Number(constant))
 	}
 	if x.Exposure > 0 {
-		x.exposure = sqlsum.Positive(x.Exposure, a.Exposure)
+		x.Row.Exposure = sqlsum.Positive(x.Exposure, a.Exposure)
 	}
 	if x.Weight > 0 {
-		x.weight = sqlsum.Min(sqlsum.Positive(x.Weight, maxWeight), sqlsum.Number(1))
+		x.Row.Weight = sqlsum.Min(sqlsum.Positive(x.Weight, maxWeight), sqlsum.Number(1))
 	}
 }
 
 // knownOffset returns the offset, or the number 0 without one.
-func (x *Pushdown) knownOffset() sqlsum.Expr {
-	if x.offset == (sqlsum.Expr{}) {
+func knownOffset(x *table.Pushdown) sqlsum.Expr {
+	if x.Row.Offset == (sqlsum.Expr{}) {
 		return sqlsum.Number(0)
 	}
-	return x.offset
+	return x.Row.Offset
 }
 
-// label replaces the target by the indicator of the positive label.
-func (x *Pushdown) label(negative, positive float64) {
-	x.y = sqlsum.Label(x.Target, negative, positive)
-}
-
-// totals runs a pass. After a failed pass it returns the totals of no rows for all later ones:
-// Plan.Run then returns the error, and nothing computed from them is released.
-func (x *Pushdown) totals(p sqlsum.Pass) sqlsum.Totals {
-	if x.err == nil {
-		var t sqlsum.Totals
-		if t, x.err = x.Totals(p); x.err == nil {
-			return t
-		}
-	}
-	return p.Empty()
+// expressLabels replaces the target by the indicator of the positive label.
+func expressLabels(x *table.Pushdown, negative, positive float64) {
+	x.Row.Y = sqlsum.Label(x.Target, negative, positive)
 }
 
 // tiny is the size below which numbers in expressions are replaced by 0, which keeps derived numbers
@@ -121,14 +71,14 @@ type exprRow struct {
 	root      sqlsum.Expr // square root of the weight; 1 without weights
 }
 
-// row returns a row in the coordinates of the upper triangular P, with the residual of w.
-func (x *Pushdown) row(p mat.Matrix, w []float64, intercept bool) exprRow {
-	source := x.source(intercept)
-	r := exprRow{y: x.y, weight: x.weight, root: sqlsum.Number(1), predicted: x.predict(w, intercept)}
-	if r.exposure = x.exposure; r.exposure == (sqlsum.Expr{}) {
+// newExprRow returns a row in the coordinates of the upper triangular P, with the residual of w.
+func newExprRow(x *table.Pushdown, p mat.Matrix, w []float64, intercept bool) exprRow {
+	source := regressors(x, intercept)
+	r := exprRow{y: x.Row.Y, weight: x.Row.Weight, root: sqlsum.Number(1), predicted: predictionOf(x, w, intercept)}
+	if r.exposure = x.Row.Exposure; r.exposure == (sqlsum.Expr{}) {
 		r.exposure = sqlsum.Number(1)
 	}
-	r.e = sqlsum.Snap(sqlsum.Sub(x.y, r.predicted), tiny)
+	r.e = sqlsum.Snap(sqlsum.Sub(x.Row.Y, r.predicted), tiny)
 	for j := range source {
 		r.z = append(r.z, sqlsum.Snap(linear(source[:j+1], mat.Col(nil, j, p)[:j+1]), tiny))
 	}

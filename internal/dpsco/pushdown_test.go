@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -21,11 +22,11 @@ import (
 
 // pushedDown is a design whose rows are added up by the twins of statements. Its raw columns are the
 // target, the features, the offset and the weight.
-func pushedDown(x Data) Data {
+func pushedDown(x table.Data) table.Data {
 	raw := append([][]float64{x.Y}, x.X...)
-	e := &Pushdown{}
+	e := &table.Pushdown{}
 	for j := range x.X {
-		e.Features = append(e.Features, Term{Column: 1 + j})
+		e.Features = append(e.Features, table.Term{Column: 1 + j})
 	}
 	for _, beside := range []struct {
 		column []float64
@@ -46,7 +47,7 @@ func pushedDown(x Data) Data {
 		}
 		return t, nil
 	}
-	return Data{Shape: x.Shape, Pushdown: e}
+	return table.Data{Shape: x.Shape, Pushdown: e}
 }
 
 // summable are the methods of which a database can compute the sums, by model.
@@ -100,7 +101,7 @@ func TestPushdownGivesTheSame(t *testing.T) {
 					a.X[0], a.CentreX[0] = 400, 0
 				}
 				if k == 5 || k == 6 { // columns without a scale; the target has one where there is an offset
-					a.X, a.UnscaledX = repeat(1, len(a.X)), []int{0, 1}
+					a.X, a.UnscaledX = table.Repeat(1, len(a.X)), []int{0, 1}
 					a.CentreX, a.CentreY, a.NoScales = nil, 0, true
 					for i := range x.X[0] {
 						x.X[0][i] *= 1000
@@ -145,7 +146,7 @@ func TestPushdownGivesTheSame(t *testing.T) {
 }
 
 // askedFor is a model in the units of a table; without weights it takes them from x.
-func askedFor(t *testing.T, model, method string, weights bool, x *Data) Scaled {
+func askedFor(t *testing.T, model, method string, weights bool, x *table.Data) Scaled {
 	t.Helper()
 	options := map[string]any{"method": method}
 	for prefix, choice := range map[string]string{"whitened ": catalogue.WhiteningOn, "plain ": catalogue.WhiteningOff} {
@@ -169,7 +170,7 @@ func askedFor(t *testing.T, model, method string, weights bool, x *Data) Scaled 
 }
 
 // taped runs a fit and notes its releases, answered as those of an earlier run if there is one.
-func taped(t *testing.T, a Scaled, x Data, earlier *mechtest.Tape) *mechtest.Tape {
+func taped(t *testing.T, a Scaled, x table.Data, earlier *mechtest.Tape) *mechtest.Tape {
 	t.Helper()
 	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
 	if err != nil {
@@ -210,18 +211,18 @@ func TestAFailedPassReleasesNothing(t *testing.T) {
 // all of those are public, or were released with noise.
 func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 	extremes := []float64{math.Inf(1), 1e30, 1, 1e-30, math.NaN()}
-	shape := Shape{N: 1000, D: 4, Intercept: true}
+	shape := table.Shape{N: 1000, D: 4, Intercept: true}
 	passes := 0
-	x := &Pushdown{Features: []Term{{1, 0}, {2, 3}, {3, 0}}, Offset: 4, Weight: 5, Exposure: 6, Totals: func(p sqlsum.Pass) (sqlsum.Totals, error) {
+	x := &table.Pushdown{Features: []table.Term{{Column: 1}, {Column: 2, Level: 3}, {Column: 3}}, Offset: 4, Weight: 5, Exposure: 6, Totals: func(p sqlsum.Pass) (sqlsum.Totals, error) {
 		passes++
 		p.SQL("t", []string{"a", "b", "c", "d", "e", "f", "g"})
 		return p.Empty(), nil
 	}}
 	scaled := Scaled{X: []float64{1e300, 1, 1e-300}, Y: 1e-100, CentreX: []float64{1, 0, 1e-120}, CentreOffset: 1, Exposure: 1}
 	scaled.express(x, shape, 1e100)
-	counts := &Pushdown{Features: x.Features, Offset: 4, Weight: 5, Exposure: 6, Totals: x.Totals}
+	counts := &table.Pushdown{Features: x.Features, Offset: 4, Weight: 5, Exposure: 6, Totals: x.Totals}
 	scaled.Counts = true
-	scaled.express(counts, Shape{D: 3}, 1e300)
+	scaled.express(counts, table.Shape{D: 3}, 1e300)
 	for _, a := range extremes {
 		for _, b := range extremes {
 			for _, c := range extremes {
@@ -258,7 +259,7 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 				for _, bound := range []float64{0x1p-400, 1, 0x1p400} { // that of svrg goes with the distance from its anchor
 					contract := mech.Contract{Norm: mech.L2, Bound: bound, N: shape.N, D: 4}
 					for _, l := range []loss.Loss{loss.Squared{}, loss.Logistic{}, loss.Huber{Delta: c}} {
-						gradients{l, Data{Shape: shape, Pushdown: x}, nil, w, []float64{c, a, b, -a}}.ask(contract, b)
+						gradients{l, table.Data{Shape: shape, Pushdown: x}, nil, w, []float64{c, a, b, -a}}.ask(contract, b)
 					}
 				}
 			}
@@ -276,19 +277,19 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these
 		moved := Scaled{X: []float64{0x1p-11, 1, 0x1p-4}, Y: 1, CentreX: []float64{a, -a, a}, CentreY: -a}
 		moved.expressAgain(x)
-		x.queryPositions(1000, detailBins, []numericColumn{{column: 0}, {column: 2}, {column: targetColumn}}, &moved)
+		queryPositions(x, 1000, detailBins, []numericColumn{{column: 0}, {column: 2}, {column: targetColumn}}, &moved)
 		askFar()
 	}
 	for _, a := range []float64{0x1p-59, 1, 0x1p59} { // as scales do that are found
 		found := Scaled{X: []float64{a, 1, 1 / a}, Y: a}
 		unscaled := []numericColumn{{column: 0}, {column: 2}, {column: targetColumn}}
-		x.queryPositions(1000, sizeBins, unscaled, nil)
+		queryPositions(x, 1000, sizeBins, unscaled, nil)
 		found.expressUnscaled(x, unscaled)
-		x.queryPositions(1000, sizeBins, unscaled, nil)
+		queryPositions(x, 1000, sizeBins, unscaled, nil)
 		askFar()
 	}
-	if x.err != nil || passes != 125*(2+3*3+3*3)+4*4+3*7 {
-		t.Errorf("%d passes, %v", passes, x.err)
+	if x.Err() != nil || passes != 125*(2+3*3+3*3)+4*4+3*7 {
+		t.Errorf("%d passes, %v", passes, x.Err())
 	}
 }
 

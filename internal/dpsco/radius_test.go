@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -72,8 +73,8 @@ func TestCutCoordinatesSayIt(t *testing.T) {
 		set string
 		cut bool
 	}{{[]float64{8, 8}, catalogue.SetBox, false}, {[]float64{8, 8}, catalogue.SetBall, true}, {[]float64{-9.95, 1}, catalogue.SetBox, true}, {[]float64{-9.8, 1}, catalogue.SetBall, false}} {
-		released := L1{Set: c.set, Radius: 10}.medians(func(context.Context, Data, *mech.Source) ([]float64, error) { return c.w, nil })
-		if r, err := released(t.Context(), Data{}, nil); err != nil || strings.Contains(r.WhyNull, "larger") != c.cut {
+		released := L1{Set: c.set, Radius: 10}.medians(func(context.Context, table.Data, *mech.Source) ([]float64, error) { return c.w, nil })
+		if r, err := released(t.Context(), table.Data{}, nil); err != nil || strings.Contains(r.WhyNull, "larger") != c.cut {
 			t.Errorf("%v in a %s: %q, %v", c.w, c.set, r.WhyNull, err)
 		}
 	}
@@ -97,7 +98,7 @@ func TestTheUsualRadius(t *testing.T) {
 		{Regression{Loss: loss.Huber{}}, 50_000, 100},
 		{Regression{Loss: loss.Huber{}}, 500, 10},
 	} {
-		p, err := c.a.Plan(Shape{N: c.rows, D: 5, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
+		p, err := c.a.Plan(table.Shape{N: c.rows, D: 5, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil || p.Parameters["radius"] != c.radius {
 			t.Errorf("%+v: %v, %v", c.a, p.Parameters["radius"], err)
 		}

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -50,7 +51,7 @@ func (a RangeMean) at(points, d int, z float64) (*aggregation, error) {
 // counts is the histogram of the points.
 func (a RangeMean) counts(points [][]float64, d int) mech.Bounded {
 	h := mech.NewHistogram(a.Bins, len(points), d)
-	x := newColumns(d, len(points))
+	x := table.NewColumns(d, len(points))
 	ones := make([]float64, len(points))
 	for i, p := range points {
 		ones[i] = 1

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -16,9 +17,9 @@ import (
 // panel is a table of persons observed one to five times, most of them three or five, as in
 // the panels that econometrics textbooks use: two features of the person and two that change, and a target
 // with an effect of the person as large as what changes. panelTruth are its coefficients.
-func panel(persons int, labels bool, seed uint64) Data {
+func panel(persons int, labels bool, seed uint64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 77))
-	x := Data{Shape: Shape{N: persons, D: 5, Intercept: true}, X: make([][]float64, 4), MaxRows: maxFellows, First: []int{0}}
+	x := table.Data{Shape: table.Shape{N: persons, D: 5, Intercept: true}, X: make([][]float64, 4), MaxRows: maxFellows, First: []int{0}}
 	for range persons {
 		own, a, b := r.NormFloat64(), r.NormFloat64(), float64(r.IntN(2))
 		for range []int{1, 3, 3, 3, 5, 5, 5}[r.IntN(7)] {
@@ -123,7 +124,7 @@ func TestIntervalsOfPersonsInGroupsCover(t *testing.T) {
 
 // medianExcess is the median excess risk of draws of a fit over the exact one of a table, in percent of the
 // least mean square.
-func medianExcess(t *testing.T, a Regression, x, of Data, eps float64, draws int) float64 {
+func medianExcess(t *testing.T, a Regression, x, of table.Data, eps float64, draws int) float64 {
 	t.Helper()
 	exact := exactLeastSquares(weighed(of))
 	var excess []float64
@@ -145,11 +146,11 @@ func medianExcess(t *testing.T, a Regression, x, of Data, eps float64, draws int
 }
 
 // weighed is a table of single rows of which each counts as it does in its record: 60 of them for each person.
-func weighed(x Data) Data {
+func weighed(x table.Data) table.Data {
 	if x.First == nil {
 		return x
 	}
-	out := Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
+	out := table.Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
 	for u := range x.N {
 		m := x.First[u+1] - x.First[u]
 		for i := x.First[u]; i < x.First[u+1]; i++ {
@@ -169,10 +170,10 @@ func weighed(x Data) Data {
 // is what protecting five of them one by one would cost, by the same method. Seeds are fixed; the figures are those of records.md.
 func TestRecordsOfAllRowsErrLeast(t *testing.T) {
 	x := panel(5908, false, 1)
-	flat := x.flat()
+	flat := x.Flat()
 	for _, eps := range []float64{0.3, 1} {
 		for _, a := range []Regression{{Loss: loss.Squared{}, Method: "joint_moments"}, {Loss: loss.Squared{}, Method: "gd", Whitening: "on"}} {
-			mean, one, five := medianExcess(t, a, x, x, eps, 60), medianExcess(t, a, x.one(), x, eps, 60), medianExcess(t, a, flat, flat, eps/5, 60)
+			mean, one, five := medianExcess(t, a, x, x, eps, 60), medianExcess(t, a, x.FirstRows(), x, eps, 60), medianExcess(t, a, flat, flat, eps/5, 60)
 			t.Logf("eps %v, %s: all rows of a person %.2f %%, one of them %.2f %%, paying for five %.2f %%; single rows, protecting nobody, %.2f %%", eps, a.Method, mean, one, five, medianExcess(t, a, flat, flat, eps, 60))
 			if mean > 1.15*one || mean > five { // one row errs as little where moments are all noise
 				t.Errorf("eps %v, %s: %.2f %% with all rows, %.2f %% with one, %.2f %% paying for five", eps, a.Method, mean, one, five)
@@ -187,7 +188,7 @@ func TestIntervalsOfScoresOfPersonsCover(t *testing.T) {
 	a := Score{Coefficients: panelTruth, Scale: 1, MaxRows: maxFellows}
 	large := panel(300_000, false, 9)
 	total, residuals, weights := 0.0, make([]float64, len(large.Y)), 0.0
-	predict(residuals, large.flat(), panelTruth)
+	table.Predict(residuals, large.Flat(), panelTruth)
 	for u := range large.N {
 		mean := 0.0
 		for i := large.First[u]; i < large.First[u+1]; i++ {

@@ -11,6 +11,7 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -20,7 +21,7 @@ import (
 const maxFellows = 5
 
 // grouped makes records of some sizes of rows in their order.
-func grouped(x Data, sizes []int) Data {
+func grouped(x table.Data, sizes []int) table.Data {
 	x.N, x.MaxRows, x.First = len(sizes), maxFellows, []int{0}
 	for _, m := range sizes {
 		x.First = append(x.First, x.First[len(x.First)-1]+m)
@@ -31,7 +32,7 @@ func grouped(x Data, sizes []int) Data {
 // recordNeighbours are tables of records of one to five rows, of which one is replaced by
 // another of perhaps another size: by rows that break arithmetic, by as many extreme ones as
 // there may be where there was one that says nothing, or by its opposite.
-func recordNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
+func recordNeighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
 	sizes := make([]int, s.N)
 	total := 0
 	for u := range sizes {
@@ -47,8 +48,8 @@ func recordNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 	switch r.IntN(4) {
 	case 0: // many extreme rows for none
 		for i := range maxFellows {
-			y.set(i, func(int) float64 { return 1e6 })
-			z.set(i, func(int) float64 { return math.NaN() })
+			setRow(y, i, func(int) float64 { return 1e6 })
+			setRow(z, i, func(int) float64 { return math.NaN() })
 			if labels {
 				y.Y[i] = 1
 			}
@@ -56,15 +57,15 @@ func recordNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 	case 1: // the opposite
 		v := hostile(r)
 		for i := range maxFellows {
-			y.set(i, func(int) float64 { return v })
-			z.set(i, func(j int) float64 { return math.Copysign(v, float64(j)) })
+			setRow(y, i, func(int) float64 { return v })
+			setRow(z, i, func(j int) float64 { return math.Copysign(v, float64(j)) })
 		}
 	}
 	return withRecord(x, sizes, changed, y, 1+r.IntN(maxFellows)), withRecord(x, sizes, changed, z, 1+r.IntN(maxFellows))
 }
 
 // withRecord is a table of records of which one has the first rows of y.
-func withRecord(x Data, sizes []int, changed int, y Data, size int) Data {
+func withRecord(x table.Data, sizes []int, changed int, y table.Data, size int) table.Data {
 	first := 0
 	for _, m := range sizes[:changed] {
 		first += m
@@ -72,7 +73,7 @@ func withRecord(x Data, sizes []int, changed int, y Data, size int) Data {
 	put := func(column, rows []float64) []float64 {
 		return slices.Concat(column[:first], rows[:size], column[first+sizes[changed]:])
 	}
-	out := Data{Shape: x.Shape, Y: put(x.Y, y.Y)}
+	out := table.Data{Shape: x.Shape, Y: put(x.Y, y.Y)}
 	for j, column := range x.X {
 		out.X = append(out.X, put(column, y.X[j]))
 	}
@@ -86,7 +87,7 @@ func withRecord(x Data, sizes []int, changed int, y Data, size int) Data {
 // method of every model.
 func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 	largest := map[string]float64{}
-	replayed := func(name string, plan func() *Plan, x, y Data) {
+	replayed := func(name string, plan func() *Plan, x, y table.Data) {
 		shares, err := replay(t, plan, x, y)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -99,9 +100,9 @@ func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		a, r := requests[name], rand.New(rand.NewPCG(5, uint64(len(name))))
 		for k := range 6 {
-			s := Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
+			s := table.Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
 			plan := func() *Plan {
-				p, err := Scaled{Algorithm: a, X: repeat(1, s.Columns()), Y: 1, MaxRows: maxFellows}.Plan(s, generous, privacy.Concentrated{})
+				p, err := Scaled{Algorithm: a, X: table.Repeat(1, s.Columns()), Y: 1, MaxRows: maxFellows}.Plan(s, generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
@@ -129,10 +130,10 @@ func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 	}
 }
 
-func replayFits(name string, f fit, pairs int, labels bool, replayed func(string, func() *Plan, Data, Data), t *testing.T) {
+func replayFits(name string, f fit, pairs int, labels bool, replayed func(string, func() *Plan, table.Data, table.Data), t *testing.T) {
 	r := rand.New(rand.NewPCG(6, uint64(len(name))))
 	for k := range pairs {
-		s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
+		s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
 		x, y := recordNeighbours(r, s, labels)
 		replayed(name, func() *Plan { return planOf(t, f, s, 0.3) }, x, y)
 	}
@@ -143,7 +144,7 @@ func TestReplaysOfScoresOfRecords(t *testing.T) {
 	for name, a := range scores() {
 		for _, delta := range []float64{0, 1e-3} {
 			for range 60 {
-				s := Shape{N: 1 + r.IntN(23), D: len(a.Coefficients), Intercept: true}
+				s := table.Shape{N: 1 + r.IntN(23), D: len(a.Coefficients), Intercept: true}
 				a.MaxRows = maxFellows
 				x, y := recordNeighbours(r, s, a.Labels)
 				_, err := replay(t, func() *Plan {
@@ -162,7 +163,7 @@ func TestReplaysOfScoresOfRecords(t *testing.T) {
 }
 
 // gradientsOf returns what every record hands to an estimator.
-func gradientsOf(x Data, w []float64) [][]float64 {
+func gradientsOf(x table.Data, w []float64) [][]float64 {
 	all := make([][]float64, x.N)
 	gradients{loss: loss.Squared{}, data: x, w: w}.rows().Range(func() func(mean.Block) {
 		return func(b mean.Block) {
@@ -183,7 +184,7 @@ func TestAnotherRecordKeepsItsBits(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	same := func(v, w float64) bool { return v == w || math.IsNaN(v) && math.IsNaN(w) }
 	for range 40 {
-		s := Shape{N: 1 + r.IntN(3*blockRows), D: 3, Intercept: true}
+		s := table.Shape{N: 1 + r.IntN(3*table.BlockRows), D: 3, Intercept: true}
 		x, y := recordNeighbours(r, s, false)
 		w := []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
 		a, b, differ := gradientsOf(x, w), gradientsOf(y, w), 0
@@ -202,14 +203,14 @@ func TestAnotherRecordKeepsItsBits(t *testing.T) {
 // instead of 1/m would count it as many times.
 func TestARowSeveralTimesCountsOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
-	s := Shape{N: 4000, D: 3, Intercept: true}
-	x := Data{Shape: s, X: newColumns(2, s.N), Y: make([]float64, s.N)}
+	s := table.Shape{N: 4000, D: 3, Intercept: true}
+	x := table.Data{Shape: s, X: table.NewColumns(2, s.N), Y: make([]float64, s.N)}
 	sizes := make([]int, s.N)
 	for i := range s.N {
-		x.set(i, func(int) float64 { return math.Round(8*r.NormFloat64()) / 8 })
+		setRow(x, i, func(int) float64 { return math.Round(8*r.NormFloat64()) / 8 })
 		sizes[i] = []int{1, 2, 4}[r.IntN(3)]
 	}
-	several := Data{Shape: s, X: make([][]float64, 2)}
+	several := table.Data{Shape: s, X: make([][]float64, 2)}
 	for i, m := range sizes {
 		for range m {
 			several.Y = append(several.Y, x.Y[i])
@@ -224,8 +225,8 @@ func TestARowSeveralTimesCountsOnce(t *testing.T) {
 			continue
 		}
 		a := Regression{Loss: loss.Squared{}, Method: method, Whitening: "off"}
-		run := func(x Data) []float64 {
-			p, err := Scaled{Algorithm: a, X: repeat(1, 2), Y: 1}.Plan(s, privacy.Budget{Epsilon: 5, Delta: 1e-3}, privacy.Concentrated{})
+		run := func(x table.Data) []float64 {
+			p, err := Scaled{Algorithm: a, X: table.Repeat(1, 2), Y: 1}.Plan(s, privacy.Budget{Epsilon: 5, Delta: 1e-3}, privacy.Concentrated{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -247,7 +248,7 @@ func TestARowSeveralTimesCountsOnce(t *testing.T) {
 
 // Second moments of records are means over persons of means over rows.
 func TestSecondMomentsOfRecords(t *testing.T) {
-	x := grouped(Data{Shape: Shape{D: 1}, X: [][]float64{{1, 0.5, 0.5, 0, 0, 1}}, Y: make([]float64, 6)}, []int{1, 2, 3})
+	x := grouped(table.Data{Shape: table.Shape{D: 1}, X: [][]float64{{1, 0.5, 0.5, 0, 0, 1}}, Y: make([]float64, 6)}, []int{1, 2, 3})
 	h := secondMoments(x, mech.MomentContract{Bound: 1, N: 3, D: 1}, mech.Gaussian{NoiseMultiplier: 0x1p-10}, mechtest.Source(t, 1)).At(0, 0)
 	if want := (1 + 0.25 + 1./3) / 3; math.Abs(h-want) > 5e-3 {
 		t.Errorf("%v, want %v", h, want)
@@ -256,7 +257,7 @@ func TestSecondMomentsOfRecords(t *testing.T) {
 
 // recordsInGroups gives rows of recordNeighbours levels: those of a record differ, and of the
 // record that differs all may.
-func recordsInGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
+func recordsInGroups(r *rand.Rand, a, b table.Data, levels int) (table.Data, table.Data) {
 	level := func() float64 {
 		return []float64{0, float64(r.IntN(levels)), float64(r.IntN(levels)), float64(r.IntN(levels)), math.NaN(), -1, float64(levels)}[r.IntN(7)]
 	}
@@ -267,12 +268,12 @@ func recordsInGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
 
 // auxiliaryAlike is an auxiliary column of neighbours, of usual values where a record is the same in both, and of others in
 // the record that differs.
-func auxiliaryAlike(a, b Data, usual, others func() float64) (v, w []float64) {
+func auxiliaryAlike(a, b table.Data, usual, others func() float64) (v, w []float64) {
 	v, w = make([]float64, len(a.Y)), make([]float64, len(b.Y))
 	for u := range a.N {
-		first, end := a.span(u, u+1)
-		other, last := b.span(u, u+1)
-		if a.sameRecord(b, u) {
+		first, end := a.Span(u, u+1)
+		other, last := b.Span(u, u+1)
+		if sameRecord(a, b, u) {
 			for i := first; i < end; i++ {
 				v[i] = usual()
 			}
@@ -290,20 +291,20 @@ func auxiliaryAlike(a, b Data, usual, others func() float64) (v, w []float64) {
 }
 
 // sameRecord reports whether record u has the bits of another table's.
-func (x Data) sameRecord(y Data, u int) bool {
-	first, end := x.span(u, u+1)
-	other, last := y.span(u, u+1)
+func sameRecord(x table.Data, y table.Data, u int) bool {
+	first, end := x.Span(u, u+1)
+	other, last := y.Span(u, u+1)
 	same := end-first == last-other
 	for k := 0; same && k < end-first; k++ {
-		same = x.sameValues(first+k, y, other+k)
+		same = sameValues(x, first+k, y, other+k)
 	}
 	return same
 }
 
 // sameValues reports whether a row has the bits of another table's row.
-func (x Data) sameValues(i int, y Data, k int) bool {
+func sameValues(x table.Data, i int, y table.Data, k int) bool {
 	for j := -1; j < len(x.X); j++ {
-		if math.Float64bits(x.value(i, j)) != math.Float64bits(y.value(k, j)) {
+		if math.Float64bits(valueAt(x, i, j)) != math.Float64bits(valueAt(y, k, j)) {
 			return false
 		}
 	}
@@ -316,7 +317,7 @@ func TestFitsByGroupsOfRecordsReplay(t *testing.T) {
 	for name, a := range groupedFits() {
 		r, largest := rand.New(rand.NewPCG(10, uint64(len(name)))), 0.0
 		for k := range 60 {
-			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
+			s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
 			x, y := recordNeighbours(r, s, strings.Contains(name, "labels"))
 			x, y = recordsInGroups(r, x, y, 1+k%4)
 			z := []float64{0.01, 0.3, 3}[k/3%3]
@@ -339,7 +340,7 @@ func TestReplaysOfScoresOfRecordsInGroups(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 7))
 	for name, a := range scores() {
 		for k := range 60 {
-			s := Shape{N: 1 + r.IntN(23), D: len(a.Coefficients), Intercept: true}
+			s := table.Shape{N: 1 + r.IntN(23), D: len(a.Coefficients), Intercept: true}
 			x, y := recordNeighbours(r, s, a.Labels)
 			x, y = recordsInGroups(r, x, y, 1+k%3)
 			b := a
@@ -362,14 +363,14 @@ func TestReplaysOfScoresOfRecordsInGroups(t *testing.T) {
 func TestARecordIsInOneGroup(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 7))
 	for range 100 {
-		x, _ := recordNeighbours(r, Shape{N: 1 + r.IntN(40), D: 2}, false)
+		x, _ := recordNeighbours(r, table.Shape{N: 1 + r.IntN(40), D: 2}, false)
 		x, _ = recordsInGroups(r, x, cloned(x), 3)
 		for i := range x.Y { // a row is known by its target
 			x.Y[i], x.X[0][i], x.X[1][i] = float64(i), float64(i), -float64(i)
 		}
 		want := make([][][]float64, 3)
 		for u := range x.N {
-			if group := x.groupOf(x.First[u]); group < 3 {
+			if group := x.GroupOf(x.First[u]); group < 3 {
 				var rows []float64
 				for i := x.First[u]; i < x.First[u+1]; i++ {
 					if x.Group[i] == x.Group[x.First[u]] {
@@ -379,7 +380,7 @@ func TestARecordIsInOneGroup(t *testing.T) {
 				want[group] = append(want[group], rows)
 			}
 		}
-		for group, part := range cloned(x).inGroups().byGroup() {
+		for group, part := range cloned(x).InGroups().ByGroup() {
 			var got [][]float64
 			for u := range part.N {
 				rows := part.Y[part.First[u]:part.First[u+1]]

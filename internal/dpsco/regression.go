@@ -10,6 +10,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/sqlsum"
@@ -117,7 +118,7 @@ var regressionFields = fields[Regression]{
 //
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says which request would be
 // feasible.
-func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a Regression) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	resolved, err := a.resolve(s, b, accountant)
 	if err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		Passes:       stage.passes,
 		statements:   stage.statements,
 		shape:        s,
-		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
 			p.label(x)
 			if p.counts() && x.Pushdown == nil {
 				countTargets(x.Y)
@@ -269,26 +270,12 @@ func (p *problem) fit() (fit, error) {
 }
 
 // label maps the public pair of labels to 0 and 1; a row with any other target becomes unusable.
-func (p *problem) label(x Data) {
+func (p *problem) label(x table.Data) {
 	switch {
 	case p.Labels && x.Pushdown != nil:
-		x.Pushdown.label(p.Negative, p.Positive)
+		expressLabels(x.Pushdown, p.Negative, p.Positive)
 	case p.Labels:
-		labelTargets(x.Y, p.Negative, p.Positive)
-	}
-}
-
-// labelTargets maps two labels to 0 and 1, and any other value to NaN.
-func labelTargets(y []float64, negative, positive float64) {
-	for i, v := range y {
-		switch v {
-		case positive:
-			y[i] = 1
-		case negative:
-			y[i] = 0
-		default:
-			y[i] = math.NaN()
-		}
+		table.Label(x.Y, p.Negative, p.Positive)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -19,7 +20,7 @@ import (
 // combined draws a request and the kind of table that it is about: any model and method, or
 // stages of l1, or a score, or second moments, with scales, centres, weights, groups and persons
 // as they come. labels and counts say what the target is.
-func combined(r *rand.Rand, s *Shape, rows int) (request Algorithm, b privacy.Budget, weights, labels, counts bool) {
+func combined(r *rand.Rand, s *table.Shape, rows int) (request Algorithm, b privacy.Budget, weights, labels, counts bool) {
 	weights = r.IntN(2) == 0
 	if r.IntN(3) == 0 {
 		s.GroupCount = 1 + r.IntN(4)
@@ -79,7 +80,7 @@ func combined(r *rand.Rand, s *Shape, rows int) (request Algorithm, b privacy.Bu
 func TestReplaysOfAllTogether(t *testing.T) {
 	r, ran := rand.New(rand.NewPCG(12, 12)), 0
 	for k := range 900 {
-		s, rows := Shape{N: []int{1 + r.IntN(30), 60, 300, 700}[r.IntN(4)], D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, 0
+		s, rows := table.Shape{N: []int{1 + r.IntN(30), 60, 300, 700}[r.IntN(4)], D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, 0
 		if r.IntN(3) == 0 {
 			rows = maxFellows
 		}
@@ -136,13 +137,13 @@ func TestReplaysOfAllTogether(t *testing.T) {
 func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 	r, ran := rand.New(rand.NewPCG(13, 12)), 0
 	for k := range 600 {
-		s := Shape{N: []int{1 + r.IntN(30), 60, 300}[r.IntN(3)], D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
+		s := table.Shape{N: []int{1 + r.IntN(30), 60, 300}[r.IntN(3)], D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
 		request, b, weights, labels, _ := combined(r, &s, 0)
 		a := planner(request)
 		if k%4 == 0 {
 			kinds := []string{"n", "nfn", "nl", "lf"}[r.IntN(4)]
 			two := describers(kinds)
-			s, weights = Shape{N: s.N, D: len(kinds) - 1}, false
+			s, weights = table.Shape{N: s.N, D: len(kinds) - 1}, false
 			a, b.Delta = two[r.IntN(len(two))], []float64{0, 1e-6}[r.IntN(2)]
 		}
 		if _, err := a.Plan(s, b, privacy.Concentrated{}); errors.Is(err, ErrInfeasible) || errors.Is(err, ErrParameter) {

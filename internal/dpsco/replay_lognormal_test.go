@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
 
@@ -20,10 +21,10 @@ import (
 // hostile rows, which are so many that one more changes nothing, one such row
 // moves every mean, length and quantile of its table: a public limit that was
 // taken from one of those shows.
-func lognormalNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
-	a = Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
+func lognormalNeighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
+	a = table.Data{Shape: s, X: table.NewColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 	for i := range s.N {
-		a.set(i, func(int) float64 { return math.Exp(r.NormFloat64()) })
+		setRow(a, i, func(int) float64 { return math.Exp(r.NormFloat64()) })
 		if labels {
 			a.Y[i] = float64(i % 2)
 		}
@@ -47,7 +48,7 @@ func TestReplaysOfLognormalTables(t *testing.T) {
 			if !fitsLoss(losses[model], name) {
 				continue
 			}
-			for k, s := range []Shape{{N: 200, D: 3, Intercept: false}, {N: 200, D: 4, Intercept: true}, {N: 600, D: 4, Intercept: true}, {N: 3000, D: 3, Intercept: true}} {
+			for k, s := range []table.Shape{{N: 200, D: 3, Intercept: false}, {N: 200, D: 4, Intercept: true}, {N: 600, D: 4, Intercept: true}, {N: 3000, D: 3, Intercept: true}} {
 				if s.N > 600 && name != catalogue.MethodAuto {
 					continue
 				}
@@ -67,7 +68,7 @@ func TestReplaysOfLognormalTables(t *testing.T) {
 func TestReplaysOfLognormalTablesThatAreWhitened(t *testing.T) {
 	for _, name := range []string{catalogue.MethodAuto, "gd"} {
 		for model, eps := range map[string]float64{"logistic": 0.5, "huber": 2.5} {
-			for k, s := range []Shape{{N: 200, D: 3, Intercept: false}, {N: 200, D: 4, Intercept: true}} {
+			for k, s := range []table.Shape{{N: 200, D: 3, Intercept: false}, {N: 200, D: 4, Intercept: true}} {
 				m, _ := catalogue.Find(model)
 				a := regression(m)
 				a.Method, a.Steps, a.Whitening = name, 8, catalogue.WhiteningOn
@@ -83,7 +84,7 @@ func TestReplaysOfLognormalTablesThatAreWhitened(t *testing.T) {
 // So are descents that weigh long rows down, with so little noise that auto would take
 // another method: there the weights are felt.
 func TestReplaysOfLognormalTablesWithWeights(t *testing.T) {
-	for k, s := range []Shape{{N: 200, D: 3, Intercept: false}, {N: 200, D: 4, Intercept: true}, {N: 600, D: 4, Intercept: true}, {N: 3000, D: 3, Intercept: true}} {
+	for k, s := range []table.Shape{{N: 200, D: 3, Intercept: false}, {N: 200, D: 4, Intercept: true}, {N: 600, D: 4, Intercept: true}, {N: 3000, D: 3, Intercept: true}} {
 		leverage := 1.2 * math.Sqrt(float64(s.D))
 		f := Whitened{Bound: leverage, Ratio: 3, Descent: Descent{
 			Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: leverage}, Solver: solve.GD{Steps: 8, Rate: 1}, Leverage: leverage,
@@ -95,7 +96,7 @@ func TestReplaysOfLognormalTablesWithWeights(t *testing.T) {
 	}
 }
 
-func replayLognormal(t *testing.T, a Regression, s Shape, b privacy.Budget, seed uint64) (p *Plan) {
+func replayLognormal(t *testing.T, a Regression, s table.Shape, b privacy.Budget, seed uint64) (p *Plan) {
 	t.Helper()
 	plan := func() *Plan {
 		var err error

@@ -15,6 +15,7 @@ import (
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -28,9 +29,9 @@ import (
 
 // replay returns how far statistics moved, over what is allowed, by mechanism;
 // an error says how two runs could be told apart.
-func replay(t *testing.T, plan func() *Plan, a, b Data) (map[string]float64, error) {
+func replay(t *testing.T, plan func() *Plan, a, b table.Data) (map[string]float64, error) {
 	t.Helper()
-	run := func(x Data, earlier *mechtest.Tape) (Result, *mechtest.Tape) {
+	run := func(x table.Data, earlier *mechtest.Tape) (Result, *mechtest.Tape) {
 		src, tape := mechtest.NewTape(t, 1, earlier)
 		w, err := plan().Run(t.Context(), cloned(x), src)
 		if err != nil {
@@ -140,13 +141,13 @@ func hostile(r *rand.Rand) float64 {
 }
 
 // neighbours returns two tables that differ in one row.
-func neighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
-	a = Data{Shape: s, X: newColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
+func neighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
+	a = table.Data{Shape: s, X: table.NewColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 	fill := []func(i int){
-		func(i int) { a.set(i, func(int) float64 { return hostile(r) }) },
-		func(i int) { a.set(i, func(int) float64 { return r.NormFloat64() }) },
-		func(i int) { a.set(i, func(int) float64 { return 1 }) },                      // columns are all equal
-		func(i int) { a.set(i, func(int) float64 { return float64(2*(i%2)-1) * 3 }) }, // two heaps, of which none is larger
+		func(i int) { setRow(a, i, func(int) float64 { return hostile(r) }) },
+		func(i int) { setRow(a, i, func(int) float64 { return r.NormFloat64() }) },
+		func(i int) { setRow(a, i, func(int) float64 { return 1 }) },                      // columns are all equal
+		func(i int) { setRow(a, i, func(int) float64 { return float64(2*(i%2)-1) * 3 }) }, // two heaps, of which none is larger
 	}[r.IntN(4)]
 	for i := range s.N {
 		fill(i)
@@ -158,34 +159,34 @@ func neighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 	i := r.IntN(s.N)
 	switch r.IntN(5) {
 	case 0:
-		b.set(i, func(int) float64 { return hostile(r) })
+		setRow(b, i, func(int) float64 { return hostile(r) })
 	case 1: // the opposite, which flips an argmax of two heaps
-		b.set(i, func(j int) float64 { return -a.value(i, j) })
+		setRow(b, i, func(j int) float64 { return -valueAt(a, i, j) })
 	case 2: // another label, or none
 		b.Y[i] = []float64{1 - a.Y[i], 0.5, 7, math.NaN(), math.Inf(-1)}[r.IntN(5)]
 	case 3: // two ways to be as far apart as can be
-		a.set(i, func(int) float64 { return 1e6 })
-		b.set(i, func(j int) float64 { return []float64{1e6, -1e6}[min(j+1, 1)*r.IntN(2)] })
+		setRow(a, i, func(int) float64 { return 1e6 })
+		setRow(b, i, func(j int) float64 { return []float64{1e6, -1e6}[min(j+1, 1)*r.IntN(2)] })
 		a.Y[i], b.Y[i] = -1e9, 1e9
 		if labels {
 			a.Y[i], b.Y[i] = 0, 1
 		}
 	case 4: // one at the origin, one at the end of the world
-		a.set(i, func(int) float64 { return 0 })
-		b.set(i, func(int) float64 { return 1e300 })
+		setRow(a, i, func(int) float64 { return 0 })
+		setRow(b, i, func(int) float64 { return 1e300 })
 	}
 	return a, b
 }
 
-// set writes row i; column -1 is the target.
-func (x Data) set(i int, value func(j int) float64) {
+// setRow writes row i; column -1 is the target.
+func setRow(x table.Data, i int, value func(j int) float64) {
 	x.Y[i] = value(-1)
 	for j, column := range x.X {
 		column[i] = value(j)
 	}
 }
 
-func (x Data) value(i, j int) float64 {
+func valueAt(x table.Data, i, j int) float64 {
 	if j < 0 {
 		return x.Y[i]
 	}
@@ -256,7 +257,7 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		a, r := requests[name], rand.New(rand.NewPCG(1, uint64(len(name))))
 		for k := range 9 {
-			s := Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
+			s := table.Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
 			var request Algorithm = a
 			if k%2 == 0 && !a.Labels { // as jobs run it
 				scaled := Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7}
@@ -296,15 +297,15 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 
 // comingRows are a table in which a row is extreme and a neighbour in which it says nothing: what
 // a window sees of a row that moves to another block, where sizes are nominal.
-func comingRows(r *rand.Rand, s Shape, labels bool) (with, without Data) {
+func comingRows(r *rand.Rand, s table.Shape, labels bool) (with, without table.Data) {
 	with, _ = neighbours(r, s, labels)
 	i := r.IntN(s.N)
-	with.set(i, func(int) float64 { return []float64{1e6, -1e6, 1e300, 1}[r.IntN(4)] })
+	setRow(with, i, func(int) float64 { return []float64{1e6, -1e6, 1e300, 1}[r.IntN(4)] })
 	if labels {
 		with.Y[i] = float64(r.IntN(2))
 	}
 	without = cloned(with)
-	without.set(i, func(int) float64 { return math.NaN() })
+	setRow(without, i, func(int) float64 { return math.NaN() })
 	return with, without
 }
 
@@ -316,7 +317,7 @@ func TestReplaysOfRowsThatMoveToAnotherBlock(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		a, r := requests[name], rand.New(rand.NewPCG(5, uint64(len(name))))
 		for k := range 4 {
-			s := Shape{N: 23, D: 2, Intercept: k%2 == 0}
+			s := table.Shape{N: 23, D: 2, Intercept: k%2 == 0}
 			plan := func() *Plan {
 				p, err := a.Plan(s, generous, privacy.Concentrated{})
 				if err != nil {
@@ -350,11 +351,11 @@ func TestReplaysOfRowsThatMoveToAnotherBlock(t *testing.T) {
 func TestReplaysOfL1(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, method := range []string{catalogue.MethodExponential, catalogue.MethodObjective, catalogue.MethodStaged} {
-		for _, s := range []Shape{{N: 23, D: 2, Intercept: true}, {N: 23, D: 2, Intercept: false}, {N: 7, D: 1, Intercept: false}} {
+		for _, s := range []table.Shape{{N: 23, D: 2, Intercept: true}, {N: 23, D: 2, Intercept: false}, {N: 7, D: 1, Intercept: false}} {
 			a := L1{Method: method, Radius: 2}
 			for range 10 {
 				x, y := neighbours(r, s, false)
-				for _, table := range []Data{x, y} {
+				for _, table := range []table.Data{x, y} {
 					p, err := a.Plan(s, privacy.Budget{Epsilon: 1}, nil)
 					if err != nil {
 						t.Fatal(err)
@@ -440,7 +441,7 @@ func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, hints mean.Hints, 
 
 // Every way to be wrong is found by a replay.
 func TestReplaysRefuteMutants(t *testing.T) {
-	s := Shape{N: 23, D: 2}
+	s := table.Shape{N: 23, D: 2}
 	for _, how := range []string{
 		"nothing", "a record counts twice", "it divides by the rows that say something", "a bound is read from the data", "it stops when the gradient is small",
 		"draws depend on the data", "the mean stands beside the noise", "a step is not charged", "a step too many is charged twice",

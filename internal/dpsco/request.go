@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
 
@@ -20,7 +21,7 @@ const (
 // checkRequest refuses a budget or a shape that no algorithm can work with.
 //
 // Errors: ErrParameter, ErrInfeasible.
-func checkRequest(s Shape, b privacy.Budget) error {
+func checkRequest(s table.Shape, b privacy.Budget) error {
 	if !(b.Epsilon >= minEpsilon && b.Epsilon <= maxEpsilon) {
 		return fmt.Errorf("%w: eps is %v; it must be a number from %g to %g", ErrParameter, b.Epsilon, minEpsilon, float64(maxEpsilon))
 	}

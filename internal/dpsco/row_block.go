@@ -5,6 +5,7 @@ import (
 
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
 )
@@ -31,8 +32,8 @@ type rowBlock struct {
 }
 
 func newRowBlock(d int) *rowBlock {
-	one := newColumns(4, blockRows)
-	r := &rowBlock{z: newColumns(d, blockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: newColumns(d+1, blockRows), rest: newColumns(d+1, blockRows), bins: make([]int32, blockRows)}
+	one := table.NewColumns(4, table.BlockRows)
+	r := &rowBlock{z: table.NewColumns(d, table.BlockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: table.NewColumns(d+1, table.BlockRows), rest: table.NewColumns(d+1, table.BlockRows), bins: make([]int32, table.BlockRows)}
 	for i := range r.ones {
 		r.ones[i] = 1
 	}
@@ -41,15 +42,15 @@ func newRowBlock(d int) *rowBlock {
 
 // load writes a block. A row with a number that is not finite, or too large to be squared, is unusable: its
 // length and residual become NaN, and it contributes nothing.
-func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
-	r.n, r.y, r.counts, r.starts = len(b.Y), b.Y, b.Weight, b.starts(r.starts)
+func (r *rowBlock) load(b table.Data, p [][]float64, w []float64) {
+	r.n, r.y, r.counts, r.starts = len(b.Y), b.Y, b.Weight, b.Starts(r.starts)
 	e, length, y := r.e[:r.n], r.length[:r.n], b.Y[:r.n]
-	predict(e, b, w)
+	table.Predict(e, b, w)
 	for i, prediction := range e {
 		e[i] = y[i] - prediction
 	}
 	clear(length)
-	z := firstRows(r.z, r.n)
+	z := table.Heads(r.z, r.n)
 	for j := range z {
 		r.transform(z[j], b, p[j])
 	}
@@ -65,7 +66,7 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 // transform writes one coordinate of P'x from its column of P, which is upper triangular. Leading features
 // whose entry is 0 are skipped: they would matter only where they are not finite, and the residual is not
 // finite there either.
-func (r *rowBlock) transform(z []float64, b Data, p []float64) {
+func (r *rowBlock) transform(z []float64, b table.Data, p []float64) {
 	constant := 0.0
 	if b.Intercept {
 		constant, p = p[0], p[1:]
@@ -123,12 +124,12 @@ func (r *rowBlock) sum(s *mech.Sum, x mech.Rows, v []float64) {
 	s.AddRows(mech.Rows{X: r.meansOf(x.X, v)}, r.ones[:r.records()])
 }
 
-// meansOf returns the means of v_i x_i over each record's rows.
+// table.MeansOf returns the means of v_i x_i over each record's rows.
 func (r *rowBlock) meansOf(x [][]float64, v []float64) [][]float64 {
 	if len(r.means) < len(x) {
-		r.means = newColumns(len(x), blockRows)
+		r.means = table.NewColumns(len(x), table.BlockRows)
 	}
-	return meansOf(r.means, x, v, r.starts)
+	return table.MeansOf(r.means, x, v, r.starts)
 }
 
 // given returns the first d columns of joint, which are contributions to a sum; of records of several rows,
@@ -142,7 +143,7 @@ func (r *rowBlock) given(d int) [][]float64 {
 
 // gram adds the products of the first d columns of joint; of a record of several rows, their mean.
 func (r *rowBlock) gram(m *mech.Moments, d int) {
-	addRows(m, mech.Rows{X: r.rowsOf(r.joint, d)}, r.n, r.starts)
+	table.AddRows(m, mech.Rows{X: r.rowsOf(r.joint, d)}, r.n, r.starts)
 }
 
 // products returns the lengths of residual times row, in units; of records of several rows, those of the
@@ -155,7 +156,7 @@ func (r *rowBlock) products(unit float64) []float64 {
 	if r.starts == nil {
 		return r.sizes(nil)
 	}
-	return r.sizes(r.meansOf(firstRows(r.z, r.n), v))
+	return r.sizes(r.meansOf(table.Heads(r.z, r.n), v))
 }
 
 // scaled writes v_i z_i to joint.

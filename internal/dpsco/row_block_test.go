@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 )
@@ -21,7 +22,7 @@ type plainRow struct {
 }
 
 // plainRowOf is row i of x, times the root of its weight.
-func plainRowOf(x Data, i int, p *mat.Dense, w []float64) (r plainRow) {
+func plainRowOf(x table.Data, i int, p *mat.Dense, w []float64) (r plainRow) {
 	row := make([]float64, 0, x.D)
 	if x.Intercept {
 		row = append(row, 1)
@@ -49,7 +50,7 @@ func plainRowOf(x Data, i int, p *mat.Dense, w []float64) (r plainRow) {
 	if r.length = math.Sqrt(square); !(square <= math.MaxFloat64 && math.Abs(r.e) <= math.MaxFloat64) {
 		r.length, r.e = math.NaN(), math.NaN()
 	}
-	if r.weight = x.weight(i); x.Weight != nil {
+	if r.weight = x.WeightOf(i); x.Weight != nil {
 		root := math.Sqrt(r.weight)
 		r.e, r.length = r.e*root, r.length*root
 		for j := range r.z {
@@ -107,12 +108,12 @@ func newSeenPass(f *jointFit, rows int) *seenPass {
 }
 
 // add adds a record, row by row.
-func (s *seenPass) add(x Data, u int) {
-	first, last := x.span(u, u+1)
+func (s *seenPass) add(x table.Data, u int) {
+	first, last := x.Span(u, u+1)
 	var rows, stepRows []plainRow
 	records := x.First != nil
 	weights := map[*float64]float64{}
-	block := Data{Shape: x.Shape, X: newColumns(x.D+1, last-first)}
+	block := table.Data{Shape: x.Shape, X: table.NewColumns(x.D+1, last-first)}
 	for i := first; i < last; i++ {
 		r := plainRowOf(x, i, s.p, s.w)
 		rows = append(rows, r)
@@ -125,7 +126,7 @@ func (s *seenPass) add(x Data, u int) {
 		}
 		block.X[x.D][i-first] = s.shortened[i] * (residualWeight / s.cut) * max(-s.cut, min(r.e, s.cut))
 	}
-	addRows(s.pilot, mech.Rows{X: block.X}, 1, map[bool][]int{true: {0, last - first}}[records])
+	table.AddRows(s.pilot, mech.Rows{X: block.X}, 1, map[bool][]int{true: {0, last - first}}[records])
 	count := func(h *mech.Histogram, v float64) {
 		h.AddRows(mech.Rows{Intercept: true}, []float64{magnitude.Position(v)})
 	}
@@ -172,7 +173,7 @@ func (s *seenPass) add(x Data, u int) {
 		last := plainMean(rows, records, func(r plainRow) []float64 { return []float64{r.level() / s.interceptCuts.outer} })[0]
 		given = append(given, max(-1, min(last, 1)))
 	}
-	meat := newColumns(len(given), 1)
+	meat := table.NewColumns(len(given), 1)
 	for j, v := range given {
 		meat[j][0] = v
 	}
@@ -200,7 +201,7 @@ func (s *seenPass) totals(t *testing.T) (all []float64) {
 
 // randomPass is a fit before its passes, with random coordinates and cuts, the first time those of
 // the first pass.
-func randomPass(r *rand.Rand, s Shape, weighted, first bool) *jointFit {
+func randomPass(r *rand.Rand, s table.Shape, weighted, first bool) *jointFit {
 	f := newJointFit(&jointReleases{JointMoments: JointMoments{Bound: 1.5 * math.Sqrt(float64(s.D)), Scale: 1, Intervals: true}, shape: s})
 	f.weighted = weighted
 	f.stepCuts, f.interceptCuts = randomCuts(r), randomCuts(r)
@@ -224,11 +225,11 @@ func TestBlocksGiveWhatSingleRowsGive(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 1))
 	for d := 1; d <= 24; d++ {
 		for k := range 8 {
-			s := Shape{D: d, Intercept: k%2 == 0, N: 40}
+			s := table.Shape{D: d, Intercept: k%2 == 0, N: 40}
 			x, _ := neighbours(r, s, false)
 			for i := range x.Y { // most rows are ordinary
 				if i%4 > 0 {
-					x.set(i, func(int) float64 { return r.NormFloat64() })
+					setRow(x, i, func(int) float64 { return r.NormFloat64() })
 				}
 			}
 			if k&2 != 0 {
@@ -269,7 +270,7 @@ func TestBlocksGiveWhatSingleRowsGive(t *testing.T) {
 }
 
 // addBlocks makes the passes as a fit does.
-func (s *seenPass) addBlocks(x Data, weights []float64) {
+func (s *seenPass) addBlocks(x table.Data, weights []float64) {
 	f := *s.jointFit
 	f.shortened, f.weights = s.shortened, weights
 	pilot, step := f.sumPilot(pilotPasses-1, x), f.sumStep(x)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -59,7 +60,7 @@ func (a Scaled) Inner() Algorithm {
 }
 
 // Plan plans Algorithm and adds the scales to the plan's parameters.
-func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a Scaled) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	if len(a.X) != s.Columns() || a.CentreX != nil && len(a.CentreX) != len(a.X) {
 		panic("dpsco: one scale per stored column, and one centre or none")
 	}
@@ -85,11 +86,11 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	}
 	a.unscaleBand(p.Band)
 	inner := p.run
-	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+	p.run = func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
 		if x.Pushdown != nil {
 			a.express(x.Pushdown, s, p.maxWeight)
 		} else {
-			x.weigh(p.maxWeight)
+			x.ScaleWeights(p.maxWeight)
 			a.scale(x)
 			a.offset(&x)
 		}
@@ -138,7 +139,7 @@ func (a Scaled) numericColumns() (columns []numericColumn, y numericColumn) {
 }
 
 // scale converts columns and target to scaled units. Missing values remain missing.
-func (a Scaled) scale(x Data) {
+func (a Scaled) scale(x table.Data) {
 	for j, column := range x.X {
 		shiftBy(column, a.centres()[j])
 		divide(column, a.X[j])
@@ -220,7 +221,7 @@ func (a Scaled) unscaleProducts(m *mat.SymDense) {
 	if m == nil {
 		return
 	}
-	units := repeat(1, m.SymmetricDim())
+	units := table.Repeat(1, m.SymmetricDim())
 	a.unscale(units)
 	for i, u := range units {
 		for k, v := range units[:i+1] {

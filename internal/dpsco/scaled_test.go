@@ -11,6 +11,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
@@ -23,11 +24,11 @@ func yearsScaled(a Algorithm) Scaled {
 // years is a table with a column around 2015, one around -64, and a target around 4096, or
 // labels 0 and 1; and the same table less these centres. Values are multiples of 2^-10, so
 // that taking a centre away is exact.
-func years(n int, labels bool) (x, shifted Data) {
+func years(n int, labels bool) (x, shifted table.Data) {
 	r := rand.New(rand.NewPCG(14, 2))
 	grid := func(v float64) float64 { return math.Round(v*1024) / 1024 }
-	s := Shape{N: n, D: 3, Intercept: true}
-	shifted = Data{Shape: s, X: newColumns(2, n), Y: make([]float64, n)}
+	s := table.Shape{N: n, D: 3, Intercept: true}
+	shifted = table.Data{Shape: s, X: table.NewColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		year := 8 * r.NormFloat64()
 		shifted.X[0][i], shifted.X[1][i] = grid(year+1), grid(2*r.NormFloat64()+year/16)
@@ -87,7 +88,7 @@ func TestACentreIsAShiftOfTheTable(t *testing.T) {
 		}
 		plain := Scaled{Algorithm: a, X: centred.X, Y: centred.Y}
 		x, shifted := years(n, labels)
-		run := func(a Scaled, x Data) Result {
+		run := func(a Scaled, x table.Data) Result {
 			p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -154,7 +155,7 @@ func checkIntercept(t *testing.T, name string, r Result) {
 
 // Bands add up, and what is expected of independent coefficients adds up in squares.
 func TestBandsAndForecastsOfCentres(t *testing.T) {
-	s, b := Shape{N: 10_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}
+	s, b := table.Shape{N: 10_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}
 	centred := yearsScaled(L1{Method: catalogue.MethodObjective})
 	plain := Scaled{Algorithm: centred.Algorithm, X: centred.X, Y: centred.Y}
 	p, err := centred.Plan(s, b, privacy.PureSum{})
@@ -192,7 +193,7 @@ func TestACentreNeedsAnIntercept(t *testing.T) {
 			t.Error("a centre without an intercept is taken")
 		}
 	}()
-	_, _ = yearsScaled(Regression{Loss: loss.Squared{}}).Plan(Shape{N: 100, D: 2}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+	_, _ = yearsScaled(Regression{Loss: loss.Squared{}}).Plan(table.Shape{N: 100, D: 2}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 }
 
 // A score with the centre of the target is that of the shifted target.
@@ -271,8 +272,8 @@ func TestAYearIsFoundWithoutACentre(t *testing.T) {
 
 // yearly draws a year from 2005 to 2025 and an age from 20 to 80, with a target linear in
 // year - 2015 and age - 50 and normal errors of deviation 200, or a label with these log-odds.
-func yearly(r *rand.Rand, n int, w []float64, labels bool) Data {
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n)}
+func yearly(r *rand.Rand, n int, w []float64, labels bool) table.Data {
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
 	for i := range n {
 		year, age := float64(r.IntN(21)-10), 60*r.Float64()-30
 		z := w[0] + w[1]*year + w[2]*age
@@ -287,7 +288,7 @@ func yearly(r *rand.Rand, n int, w []float64, labels bool) Data {
 	return x
 }
 
-func meanRisk(risk func(z, y float64) float64, x Data, w []float64) (total float64) {
+func meanRisk(risk func(z, y float64) float64, x table.Data, w []float64) (total float64) {
 	for i, y := range x.Y {
 		total += risk(w[0]+w[1]*x.X[0][i]+w[2]*x.X[1][i], y)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
 
@@ -102,8 +103,8 @@ func unscaled(columns []numericColumn, unknown bool) scaleSearch {
 
 // find releases the histogram of the sizes of values, expresses x in the scales that it shows, and returns them.
 // hidden are the features that were made small because noise hides their values, and the target if noise hides its.
-func (s scaleSearch) find(x Data, noise mechanism, src *mech.Source) (found *Scaled, hidden []int) {
-	found = &Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
+func (s scaleSearch) find(x table.Data, noise mechanism, src *mech.Source) (found *Scaled, hidden []int) {
+	found = &Scaled{X: table.Repeat(1, x.FeatureColumns()), Y: 1, CentreX: make([]float64, x.FeatureColumns())}
 	for k, counts := range countColumns(x, sizeBins, s.Columns, nil, noise, src) {
 		c := s.Columns[k]
 		_, scale := found.of(c)
@@ -144,12 +145,12 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 }
 
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.
-func (a Scaled) expressUnscaled(x *Pushdown, columns []numericColumn) {
+func (a Scaled) expressUnscaled(x *table.Pushdown, columns []numericColumn) {
 	for _, c := range columns {
 		if c.column == targetColumn {
-			x.y = sqlsum.Column(x.Target, 0, a.Y)
+			x.Row.Y = sqlsum.Column(x.Target, 0, a.Y)
 		} else {
-			x.x[c.column] = sqlsum.Column(x.Features[c.column].Column, 0, a.X[c.column])
+			x.Row.X[c.column] = sqlsum.Column(x.Features[c.column].Column, 0, a.X[c.column])
 		}
 	}
 }

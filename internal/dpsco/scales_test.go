@@ -10,6 +10,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -54,7 +55,7 @@ func TestScalesThatAreFarTooSmallCostLittle(t *testing.T) {
 }
 
 // findingFits are standardised fits of a shape that look for the scales of all columns.
-func findingFits(s Shape) map[string]standardised {
+func findingFits(s table.Shape) map[string]standardised {
 	fits := standardisedFits(s)
 	for name, a := range fits {
 		columns := a.Centres.Columns
@@ -77,7 +78,7 @@ func findingFits(s Shape) map[string]standardised {
 }
 
 // ofSizes multiplies the columns of neighbours, but for labels and counts, by sizes.
-func ofSizes(r *rand.Rand, a, b Data, target bool) {
+func ofSizes(r *rand.Rand, a, b table.Data, target bool) {
 	for j := range a.X {
 		size := math.Exp2(float64(r.IntN(61) - 30))
 		scaleBy(a.X[j], size)
@@ -98,9 +99,9 @@ func scaleBy(column []float64, size float64) {
 // One replaced row moves the integers of the histogram of sizes, and of all releases of the fit on columns in the
 // scales that it shows, by no more than their noise is scaled to hide.
 func TestFitsThatFindScalesReplay(t *testing.T) {
-	found := replayStandardised(t, 33, findingFits, func(r *rand.Rand, name string, x, y Data) {
+	found := replayStandardised(t, 33, findingFits, func(r *rand.Rand, name string, x, y table.Data) {
 		ofSizes(r, x, y, name != "labels" && name != "counts")
-	}, func(name string, a standardised, z float64, x Data) bool {
+	}, func(name string, a standardised, z float64, x table.Data) bool {
 		_, hidden := a.Scales.find(cloned(x), mech.Gaussian{NoiseMultiplier: z / math.Sqrt(a.Scales.Share)}, mechtest.Source(t, 1))
 		return hidden == nil && standardises(a.Fit) // whose noise is that of one estimate
 	})
@@ -111,7 +112,7 @@ func TestFitsThatFindScalesReplay(t *testing.T) {
 
 // Every way to be wrong is found by a replay.
 func TestReplaysOfFitsThatFindScalesRefuteMutants(t *testing.T) {
-	s := Shape{N: 20, D: 3, Intercept: true}
+	s := table.Shape{N: 20, D: 3, Intercept: true}
 	a := findingFits(s)["least squares"]
 	const z = 0.005
 	refutePlacements(t, s, func() *Plan { return standardisedPlan(t, a, s, z) }, func() *Plan { return standardisedPlan(t, a, s, z/2) })
@@ -122,7 +123,7 @@ func TestReplaysOfFitsThatFindScalesRefuteMutants(t *testing.T) {
 
 // seekingMedians is the plan of medians of columns without scales. It may release less than it charges, as
 // standardisedPlan.
-func seekingMedians(t *testing.T, a L1, s Shape, epsilon float64) *Plan {
+func seekingMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *Plan {
 	t.Helper()
 	a.Method = catalogue.MethodStaged
 	p, err := a.withPublicFacts(withoutScales(a, s)).Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
@@ -134,8 +135,8 @@ func seekingMedians(t *testing.T, a L1, s Shape, epsilon float64) *Plan {
 }
 
 // withoutScales is an algorithm on columns of a shape none of which has a scale.
-func withoutScales(a Algorithm, s Shape) Scaled {
-	all := Scaled{Algorithm: a, X: repeat(1, s.Columns()), Y: 1, NoScales: true}
+func withoutScales(a Algorithm, s table.Shape) Scaled {
+	all := Scaled{Algorithm: a, X: table.Repeat(1, s.Columns()), Y: 1, NoScales: true}
 	for j := range s.Columns() {
 		all.UnscaledX = append(all.UnscaledX, j)
 	}
@@ -147,11 +148,11 @@ func withoutScales(a Algorithm, s Shape) Scaled {
 
 // Medians hide a replaced row where they look for scales, by groups and with weights as well.
 func TestMediansThatFindScalesReplay(t *testing.T) {
-	found := replayMedians(t, 34, func(a L1, s Shape, epsilon float64) *Plan { return seekingMedians(t, a, s, epsilon) }, func(r *rand.Rand, x, y Data) {
+	found := replayMedians(t, 34, func(a L1, s table.Shape, epsilon float64) *Plan { return seekingMedians(t, a, s, epsilon) }, func(r *rand.Rand, x, y table.Data) {
 		ofSizes(r, x, y, true)
-	}, func(a L1, epsilon float64, x Data) bool {
+	}, func(a L1, epsilon float64, x table.Data) bool {
 		f := newStaged(a.withPublicFacts(withoutScales(a, x.Shape)).(L1).withDefaults(x.Shape, epsilon), x.Shape, epsilon)
-		scales, hidden := f.findScales(cloned(x).one(), mechtest.Source(t, 1))
+		scales, hidden := f.findScales(cloned(x).FirstRows(), mechtest.Source(t, 1))
 		return scales != nil && hidden == nil
 	})
 	if found < 60 {
@@ -165,7 +166,7 @@ func TestFitsFindScales(t *testing.T) {
 	sizes := []float64{3e6, 2e-4, 700, 1}
 	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Logistic{}, Labels: true}, Regression{Loss: loss.Poisson{}}, L1{}} {
 		r, gradient := a.(Regression)
-		var x Data
+		var x table.Data
 		target := 1.0
 		switch {
 		case gradient && r.Labels:
@@ -201,7 +202,7 @@ func TestFitsFindScales(t *testing.T) {
 		}
 		unknown := withoutScales(a, x.Shape)
 		known := Scaled{Algorithm: a, X: sizes, Y: target, Counts: unknown.Counts}
-		nobody := Scaled{Algorithm: a, X: repeat(1, 4), Y: 1, Counts: unknown.Counts, NoScales: true}
+		nobody := Scaled{Algorithm: a, X: table.Repeat(1, 4), Y: 1, Counts: unknown.Counts, NoScales: true}
 		means := func(s Scaled) (all []float64) {
 			for seed := range uint64(5) {
 				all = append(all, fit(s, seed))
@@ -221,7 +222,7 @@ func TestFitsFindScales(t *testing.T) {
 // or one size alone, keeps the scale of what noise hides.
 func TestNoiseAloneShowsNoScale(t *testing.T) {
 	const n, columnsOf, times = 20_000, 40, 50
-	x := Data{Shape: Shape{N: n, D: columnsOf + 1, Intercept: true}, X: newColumns(columnsOf, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: columnsOf + 1, Intercept: true}, X: table.NewColumns(columnsOf, n), Y: make([]float64, n)}
 	for i := range 20 {
 		x.X[0][i] = 1e5
 	}
@@ -276,7 +277,7 @@ func TestSizesOfColumns(t *testing.T) {
 		"not finite":          {func(r *rand.Rand) float64 { return []float64{math.NaN(), math.Inf(-1)}[r.IntN(2)] }, unseenScale},
 	} {
 		r := rand.New(rand.NewPCG(7, 7))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}
@@ -319,9 +320,9 @@ func TestWhichScalesAreFound(t *testing.T) {
 		"medians, a scale":   {L1{ResidualScale: 2}, 2},
 		"medians, a radius":  {L1{Radius: 2}, 0},
 	} {
-		shape := Shape{N: 20_000, D: 3, Intercept: true}
+		shape := table.Shape{N: 20_000, D: 3, Intercept: true}
 		if name == "no intercept" {
-			shape = Shape{N: 20_000, D: 2}
+			shape = table.Shape{N: 20_000, D: 2}
 		}
 		facts := withoutScales(c.a, shape)
 		var got scaleSearch
@@ -368,7 +369,7 @@ func TestDeltaOfATargetWithoutAScale(t *testing.T) {
 
 // standardisedOf returns the fit that a regression makes, empty if it is not standardised, and the share of its budget that
 // the first release has.
-func standardisedOf(t *testing.T, r Regression, s Shape, b privacy.Budget) (a standardised, first float64) {
+func standardisedOf(t *testing.T, r Regression, s table.Shape, b privacy.Budget) (a standardised, first float64) {
 	t.Helper()
 	p, err := r.resolve(s, b, privacy.Concentrated{})
 	if err != nil {
@@ -498,10 +499,10 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}, L1{Weight: "w", MaxWeight: 1}, L1{By: "level"}} {
 		x := x
 		if l1, _ := a.(L1); l1.By != "" {
-			x.GroupCount, x.Group = 1, repeat(0, x.N)
+			x.GroupCount, x.Group = 1, table.Repeat(0, x.N)
 		}
 		if l1, _ := a.(L1); l1.MaxWeight > 0 {
-			x.Weight = repeat(1, x.N)
+			x.Weight = table.Repeat(1, x.N)
 		}
 		bare := withoutScales(a, x.Shape)
 		some := bare

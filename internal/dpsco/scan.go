@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -13,16 +14,16 @@ import (
 
 // scan passes all rows in blocks to visitors, one for each core. Rows are in the coordinates of an upper
 // triangular P, with the residuals of w; first is the position of a block's first row.
-func (x Data) scan(p *mat.Dense, w []float64, visitor func() func(first int, r *rowBlock)) {
+func scan(x table.Data, p *mat.Dense, w []float64, visitor func() func(first int, r *rowBlock)) {
 	byColumn := make([][]float64, x.D)
 	for j := range byColumn {
 		for i := range j + 1 {
 			byColumn[j] = append(byColumn[j], p.At(i, j))
 		}
 	}
-	x.pass(func() func(int, Data) {
+	x.Pass(func() func(int, table.Data) {
 		rows, visit := newRowBlock(x.D), visitor()
-		return func(first int, b Data) {
+		return func(first int, b table.Data) {
 			rows.load(b, byColumn, w)
 			if b.First != nil {
 				first = b.First[0]
@@ -55,31 +56,9 @@ func countStdDev(noise mechanism, columns int, laplaceTail float64) float64 {
 // same probability, where that of normal noise is seenMode of magnitude: magnitudes are read by rules for normal noise.
 const laplaceTailOfMagnitudes = 1.9
 
-// merging collects the parts that visitors fill.
-type merging[T interface {
-	Fork() T
-	Merge(T)
-}] struct {
-	total T
-	parts []T
-}
-
-func (m *merging[T]) fork() T {
-	part := m.total.Fork()
-	m.parts = append(m.parts, part)
-	return part
-}
-
-func (m *merging[T]) merged() T {
-	for _, part := range m.parts {
-		m.total.Merge(part)
-	}
-	return m.total
-}
-
 // magnitudeCounts is an empty histogram of the magnitudes of n rows.
-func magnitudeCounts(n int) *merging[*mech.Histogram] {
-	return &merging[*mech.Histogram]{total: mech.NewHistogram(magnitude.HalfOctaves, n, 1)}
+func magnitudeCounts(n int) *table.Parts[*mech.Histogram] {
+	return &table.Parts[*mech.Histogram]{Total: mech.NewHistogram(magnitude.HalfOctaves, n, 1)}
 }
 
 // mapSlice returns a field of every part.

@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -68,7 +69,7 @@ var scoreOrder = []string{scalesRelease, sizesRelease, targetsRelease, centreRel
 // scoring is a Score with the noise of its releases.
 type scoring struct {
 	Score
-	shape  Shape
+	shape  table.Shape
 	pure   bool
 	noises map[string]mechanism
 }
@@ -76,7 +77,7 @@ type scoring struct {
 // Plan chooses the noise of every release from public facts.
 //
 // Errors: ErrParameter, ErrInfeasible.
-func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a Score) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	setDefault(&a.Scale, 1)
 	setDefault(&a.Exposure, 1)
 	a.TargetUnscaled = a.TargetUnscaled && !a.Labels && !a.Counts
@@ -100,8 +101,8 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 	p := &Plan{
 		allRows: true, maxWeight: g.MaxWeight, Streams: s.GroupCount == 0,
 		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), Passes: len(g.noises), shape: s,
-		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-			x.weigh(g.MaxWeight)
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+			x.ScaleWeights(g.MaxWeight)
 			metrics, err := g.measure(ctx, x, src)
 			return Result{Metrics: metrics}, err
 		},
@@ -110,7 +111,7 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 }
 
 // check refuses coefficients, public facts and budgets with which there is no score.
-func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) error {
+func (a Score) check(s table.Shape, b privacy.Budget, accountant privacy.Accountant) error {
 	switch {
 	case len(a.Coefficients) != s.D*max(1, s.GroupCount) || !numeric.AllFinite(a.Coefficients):
 		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.GroupCount))
@@ -136,7 +137,7 @@ func withScales(shares map[string]float64, own float64) map[string]float64 {
 }
 
 // gaussianNoise uses normal noise, calibrated by the accountant.
-func (a Score) gaussianNoise(s Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
+func (a Score) gaussianNoise(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
 	shares := scoreShares
 	switch {
 	case a.Labels:
@@ -163,7 +164,7 @@ func (a Score) gaussianNoise(s Shape, b privacy.Budget, accountant privacy.Accou
 }
 
 // laplaceNoise uses Laplace noise. The event is that of all releases together.
-func (a Score) laplaceNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
+func (a Score) laplaceNoise(s table.Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
 	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]mechanism{}}
 	shares := pureScoreShares
 	if !a.Labels && !a.Counts {

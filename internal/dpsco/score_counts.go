@@ -5,6 +5,7 @@ import (
 
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
 
@@ -25,12 +26,12 @@ func unitDeviance(y, mean float64) float64 {
 // exponential of its offset less the typical offset: the exponential of an offset of hundreds alone would
 // overflow. A row without a count or a positive exposure, or whose deviance overflows, is unusable. A
 // record of several rows is represented by its first row, which was drawn at random.
-func (g *scoring) newCountedRows(x Data) scoredRows {
-	x = x.one()
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: [][]float64{x.newColumn(x.N), x.newColumn(x.N)}, Y: x.Y, Weight: x.Weight}}
+func (g *scoring) newCountedRows(x table.Data) scoredRows {
+	x = x.FirstRows()
+	rows := scoredRows{table.Data{Shape: table.Shape{N: x.N, D: 2}, X: [][]float64{x.NewColumn(x.N), x.NewColumn(x.N)}, Y: x.Y, Weight: x.Weight}}
 	usable := func(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
-	x.blocks(func() func(int, Data) {
-		return func(first int, b Data) {
+	x.Blocks(func() func(int, table.Data) {
+		return func(first int, b table.Data) {
 			deviance, exposure := rows.X[0][first:first+b.N], rows.X[1][first:first+b.N]
 			g.predict(deviance, b)
 			copy(exposure, b.Exposure)
@@ -59,8 +60,8 @@ const maxExposures = 4
 // exposures by these deviances.
 func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 	m.centre, m.rateDoubt = m.rate(rows, m.targets.Edge(), src)
-	rows.blocks(func() func(int, Data) {
-		return func(_ int, b Data) {
+	rows.Blocks(func() func(int, table.Data) {
+		return func(_ int, b table.Data) {
 			for i, y := range b.Y {
 				if b.X[1][i] = unitDeviance(y, b.X[1][i]*m.centre); !(b.X[1][i] <= math.MaxFloat64) {
 					b.X[0][i], b.X[1][i], b.Y[i] = math.NaN(), math.NaN(), math.NaN()
@@ -68,7 +69,7 @@ func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 			}
 		}
 	})
-	alone := scoredRows{Data{Shape: Shape{N: rows.N, D: 1}, X: rows.X[1:], Y: rows.Y}}
+	alone := scoredRows{table.Data{Shape: table.Shape{N: rows.N, D: 1}, X: rows.X[1:], Y: rows.Y}}
 	m.deviations = m.histogram(deviationsRelease, alone, m.Scale, src, func(e, _ float64) float64 { return e })
 }
 
@@ -77,13 +78,13 @@ func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 // mean less two such deviations: if the mean is mostly noise, the released value is of the size of the
 // noise.
 func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, doubt float64) {
-	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
+	sums := table.Parts[*mech.Sum]{Total: mech.NewSum(g.centreContract())}
 	longest := maxExposures * g.Exposure
-	rows.pass(func() func(int, Data) {
-		s, v, exposures, ones := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), repeat(1, blockRows)
-		return func(_ int, b Data) {
+	rows.Pass(func() func(int, table.Data) {
+		s, v, exposures, ones := sums.Fork(), make([]float64, table.BlockRows), make([]float64, table.BlockRows), table.Repeat(1, table.BlockRows)
+		return func(_ int, b table.Data) {
 			for i, y := range b.Y {
-				weight := min(1, longest/b.X[1][i]) * b.weight(i)
+				weight := min(1, longest/b.X[1][i]) * b.WeightOf(i)
 				if v[i], exposures[i] = numeric.ClampTo(weight*y, cut)/cut, weight*b.X[1][i]/longest; math.IsNaN(y) {
 					v[i], exposures[i] = 0, 0
 				}
@@ -92,7 +93,7 @@ func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, do
 		}
 	})
 	total := make([]float64, 2)
-	g.noises[centreRelease].Release(total, sums.merged().Bounded(), src)
+	g.noises[centreRelease].Release(total, sums.Merged().Bounded(), src)
 	least := 1 / float64(g.shape.N) // least value of a mean after noise
 	count, contract := max(total[1], least), g.centreContract()
 	deviation := 2 * math.Sqrt(float64(contract.D)) * contract.Bound * g.noises[centreRelease].(mech.Gaussian).NoiseMultiplier / float64(contract.N)

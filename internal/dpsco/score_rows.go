@@ -6,22 +6,23 @@ import (
 
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
 
 // scoredRows holds, for every row, the residual and the target less its centre, or the margin of a label
 // and the label. Both are NaN in an unusable row.
-type scoredRows struct{ Data }
+type scoredRows struct{ table.Data }
 
 // newScoredRows predicts every row. A row is unusable if a value is missing or infinite, if its prediction
 // overflows, if its target is no label, or if it is of no group.
-func (g *scoring) newScoredRows(x Data) scoredRows {
+func (g *scoring) newScoredRows(x table.Data) scoredRows {
 	if g.Counts {
 		return g.newCountedRows(x)
 	}
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: [][]float64{x.newColumn(len(x.Y))}, Y: x.Y, First: x.First, MaxRows: x.MaxRows, Weight: x.Weight}}
+	rows := scoredRows{table.Data{Shape: table.Shape{N: x.N, D: 1}, X: [][]float64{x.NewColumn(len(x.Y))}, Y: x.Y, First: x.First, MaxRows: x.MaxRows, Weight: x.Weight}}
 	if g.Labels {
-		labelTargets(x.Y, g.Negative, g.Positive)
+		table.Label(x.Y, g.Negative, g.Positive)
 	}
 	g.predictRows(rows.X[0], x)
 	return rows
@@ -29,13 +30,13 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 
 // predict writes the predictions of rows, with the coefficients of each row's group if there are groups;
 // NaN for a row of no group.
-func (g *scoring) predict(dst []float64, b Data) {
+func (g *scoring) predict(dst []float64, b table.Data) {
 	if b.GroupCount == 0 {
-		predict(dst, b, g.Coefficients)
+		table.Predict(dst, b, g.Coefficients)
 		return
 	}
 	for i := range dst {
-		group := b.groupOf(i)
+		group := b.GroupOf(i)
 		if group == b.GroupCount {
 			dst[i] = math.NaN()
 			continue
@@ -54,9 +55,9 @@ func (g *scoring) predict(dst []float64, b Data) {
 }
 
 // predictRows writes the residuals, or margins of labels, of rows.
-func (g *scoring) predictRows(residuals []float64, x Data) {
-	x.flat().blocks(func() func(int, Data) {
-		return func(first int, b Data) {
+func (g *scoring) predictRows(residuals []float64, x table.Data) {
+	x.Flat().Blocks(func() func(int, table.Data) {
+		return func(first int, b table.Data) {
 			e := residuals[first : first+b.N]
 			g.predict(e, b)
 			for i, y := range b.Y {
@@ -105,7 +106,7 @@ func isCorrect(margin, label float64) float64 {
 }
 
 // measure makes the releases and computes the metrics.
-func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metric, error) {
+func (g *scoring) measure(ctx context.Context, x table.Data, src *mech.Source) ([]Metric, error) {
 	rows := g.newScoredRows(x)
 	m, rare := &measured{scoring: g, scale: g.Scale, unit: g.Scale}, g.pure
 	if noise, looks := g.noises[scalesRelease]; looks && m.findScales(rows, noise, src) {
@@ -182,10 +183,10 @@ func (m *measured) mayHide(h *magnitude.Histogram, rare bool) {
 
 // histogram releases the magnitudes of a number of every row, in half octaves of unit.
 func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitude.Histogram {
-	counts := merging[*mech.Histogram]{total: mech.NewHistogram(magnitude.HalfOctaves, rows.N, 1)}
-	rows.one().pass(func() func(int, Data) {
-		h, v, bins := counts.fork(), make([]float64, blockRows), make([]int32, blockRows)
-		return func(_ int, b Data) {
+	counts := table.Parts[*mech.Histogram]{Total: mech.NewHistogram(magnitude.HalfOctaves, rows.N, 1)}
+	rows.FirstRows().Pass(func() func(int, table.Data) {
+		h, v, bins := counts.Fork(), make([]float64, table.BlockRows), make([]int32, table.BlockRows)
+		return func(_ int, b table.Data) {
 			for i, y := range b.Y {
 				v[i] = size(b.X[0][i], y) / unit
 			}
@@ -193,28 +194,28 @@ func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mec
 		}
 	})
 	noisy := make([]float64, 2*magnitude.HalfOctaves.Half)
-	g.noises[name].Release(noisy, counts.merged().Bounded(), src)
+	g.noises[name].Release(noisy, counts.Merged().Bounded(), src)
 	return magnitude.Read(noisy, countStdDev(g.noises[name], 1, laplaceTailOfMagnitudes), unit, math.Inf(1), float64(rows.N)).AsRun()
 }
 
 // mean releases the mean of clipped targets.
 func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
-	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
-	rows.pass(func() func(int, Data) {
-		s, v, ones, starts := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), make([]int, 0, blockRows)
-		return func(_ int, b Data) {
+	sums := table.Parts[*mech.Sum]{Total: mech.NewSum(g.centreContract())}
+	rows.Pass(func() func(int, table.Data) {
+		s, v, ones, starts := sums.Fork(), make([]float64, table.BlockRows), make([]float64, table.BlockRows), make([]int, 0, table.BlockRows)
+		return func(_ int, b table.Data) {
 			for i, y := range b.Y {
 				v[i], ones[i] = numeric.ClampTo(y, cut)/cut, 1
 				if math.IsNaN(y) {
 					v[i], ones[i] = 0, 0
 				}
 			}
-			averageUsable([][]float64{v}, ones, b.starts(starts))
+			table.AverageUsable([][]float64{v}, ones, b.Starts(starts))
 			s.AddRows(mech.Rows{X: [][]float64{v[:b.N]}, Intercept: true}, ones[:b.N])
 		}
 	})
 	total := make([]float64, 2)
-	g.noises[centreRelease].Release(total, sums.merged().Bounded(), src)
+	g.noises[centreRelease].Release(total, sums.Merged().Bounded(), src)
 	if !(total[0] > 0) {
 		return 0
 	}
@@ -224,7 +225,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 // numbers writes the columns that are averaged over a block, each in [-1, 1] and nonnegative ones in
 // [0, 1], and ones: 1 for a usable row, otherwise 0. Columns are multiplied by the row's weight, which is
 // the last column.
-func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
+func (m *measured) numbers(dst [][]float64, ones []float64, b table.Data) {
 	for i, e := range b.X[0] {
 		y := b.Y[i]
 		if ones[i] = 1; math.IsNaN(e) {
@@ -281,24 +282,24 @@ func (m *measured) release(rows scoredRows, src *mech.Source) (means *scoreMeans
 // the grid rather than toward zero.
 func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans {
 	contract, k, weight := m.momentContract(), m.columns(), m.weight()
-	total := merging[*mech.Moments]{total: mech.NewMoments(contract)}
+	total := table.Parts[*mech.Moments]{Total: mech.NewMoments(contract)}
 	half := contract.Step() / 2
-	rows.pass(func() func(int, Data) {
-		part, block, starts := total.fork(), newColumns(k+1, blockRows), make([]int, 0, blockRows)
-		return func(_ int, b Data) {
+	rows.Pass(func() func(int, table.Data) {
+		part, block, starts := total.Fork(), table.NewColumns(k+1, table.BlockRows), make([]int, 0, table.BlockRows)
+		return func(_ int, b table.Data) {
 			m.numbers(block[1:], block[0], b)
-			averageUsable(block[1:], block[0], b.starts(starts))
+			table.AverageUsable(block[1:], block[0], b.Starts(starts))
 			for _, column := range block[1:] {
 				for i, v := range column[:b.N] {
 					column[i] = v*weight + math.Copysign(min(half, math.Abs(v)), v)
 				}
 			}
-			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, b.N)
+			part.AddRows(mech.Rows{X: table.Heads(block, b.N)}, b.N)
 		}
 	})
 	noise := m.noises[momentsRelease].(mech.Gaussian)
 	released := make([]float64, (k+1)*(k+1))
-	total.merged().Release(released, noise, src)
+	total.Merged().Release(released, noise, src)
 	return gaussianMeans(released, k, noise, contract)
 }
 
@@ -306,24 +307,24 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 // as 2u - 1, which uses all of [-1, 1].
 func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	k := m.columns()
-	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}
-	rows.pass(func() func(int, Data) {
-		part, block, units, starts := total.fork(), newColumns(1+2*k, blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
-		return func(_ int, b Data) {
+	total := table.Parts[*mech.Sum]{Total: mech.NewSum(m.sumContract())}
+	rows.Pass(func() func(int, table.Data) {
+		part, block, units, starts := total.Fork(), table.NewColumns(1+2*k, table.BlockRows), table.Repeat(1, table.BlockRows), make([]int, 0, table.BlockRows)
+		return func(_ int, b table.Data) {
 			ones := block[0]
 			m.numbers(block[1:1+k], ones, b)
-			averageUsable(block[1:1+k], ones, b.starts(starts))
+			table.AverageUsable(block[1:1+k], ones, b.Starts(starts))
 			for j, column := range block[1 : 1+k] {
 				squares := block[1+k+j]
 				for i, u := range column[:b.N] {
 					column[i], squares[i] = (2*u-1)*ones[i], (2*u*u-1)*ones[i]
 				}
 			}
-			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, units[:b.N])
+			part.AddRows(mech.Rows{X: table.Heads(block, b.N)}, units[:b.N])
 		}
 	})
 	noise := m.noises[momentsRelease].(mech.Laplace)
 	released := make([]float64, 1+2*k)
-	noise.Release(released, total.merged().Bounded(), src)
+	noise.Release(released, total.Merged().Bounded(), src)
 	return laplaceMeans(released, k, noise, m.sumContract())
 }

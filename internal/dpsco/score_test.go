@@ -11,6 +11,7 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -31,9 +32,9 @@ func scores() map[string]Score {
 }
 
 // scoreTable is a table of n rows: a target 3 + x + noise, or a label with log-odds 1.5 x.
-func scoreTable(seed uint64, n int, labels bool) Data {
+func scoreTable(seed uint64, n int, labels bool) table.Data {
 	r := rand.New(rand.NewPCG(seed, 5))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		v := r.NormFloat64()
 		x.X[0][i], x.Y[i] = v, 3+v+r.NormFloat64()
@@ -48,7 +49,7 @@ func scoreTable(seed uint64, n int, labels bool) Data {
 }
 
 // table is one of n rows that a score is for: of counts with exposures, with a mean of e^(x/2 - .4) each.
-func (a Score) table(seed uint64, n int) Data {
+func (a Score) table(seed uint64, n int) table.Data {
 	x := scoreTable(seed, n, a.Labels)
 	if a.Counts {
 		src := rand.NewPCG(seed, 6)
@@ -63,7 +64,7 @@ func (a Score) table(seed uint64, n int) Data {
 }
 
 // exactDeviances are the metrics of counts.
-func exactDeviances(a Score, x Data) map[string]float64 {
+func exactDeviances(a Score, x table.Data) map[string]float64 {
 	var n, y, exposure, deviance, alike float64
 	for i, v := range x.Y {
 		if !math.IsNaN(v) {
@@ -80,7 +81,7 @@ func exactDeviances(a Score, x Data) map[string]float64 {
 }
 
 // exactMetrics are those of the rows in which nothing is missing.
-func exactMetrics(a Score, x Data) map[string]float64 {
+func exactMetrics(a Score, x table.Data) map[string]float64 {
 	if a.Counts {
 		return exactDeviances(a, x)
 	}
@@ -104,7 +105,7 @@ func exactMetrics(a Score, x Data) map[string]float64 {
 	return map[string]float64{"r2": 1 - squares/(y2-y1*y1/n), "mean_absolute_error": absolute / n, "root_mean_squared_error": math.Sqrt(squares / n)}
 }
 
-func metricsOf(t *testing.T, a Score, x Data, b privacy.Budget, seed uint64) []Metric {
+func metricsOf(t *testing.T, a Score, x table.Data, b privacy.Budget, seed uint64) []Metric {
 	t.Helper()
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
@@ -125,7 +126,7 @@ func TestReplaysOfScores(t *testing.T) {
 		for name, a := range scores() {
 			r := rand.New(rand.NewPCG(3, 3))
 			for k := range 60 {
-				s := Shape{N: 23, D: 2 + k%2, Intercept: k%3 == 0}
+				s := table.Shape{N: 23, D: 2 + k%2, Intercept: k%3 == 0}
 				a.Coefficients = []float64{0.3, 0.9, -2}[:s.D]
 				plan := func() *Plan {
 					p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
@@ -208,7 +209,7 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 	for name, a := range scores() {
 		for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
 			for _, b := range []privacy.Budget{{Epsilon: 0.1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
-				p, err := a.Plan(Shape{N: 1000, D: 2, Intercept: true}, b, accountant)
+				p, err := a.Plan(table.Shape{N: 1000, D: 2, Intercept: true}, b, accountant)
 				if errors.Is(err, ErrInfeasible) && accountant == order && b.Epsilon < 1 {
 					continue // less than the order can prove
 				}
@@ -221,13 +222,13 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 				}
 			}
 		}
-		p, err := a.Plan(Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 0.1}, privacy.PureSum{})
+		p, err := a.Plan(table.Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 0.1}, privacy.PureSum{})
 		if err != nil || p.Event != (privacy.Pure{Epsilon: 0.1}) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 	}
 	for _, epsilon := range []float64{0.1, 0.7, 1, 1.1, 3.3} { // of most of which .75 is no float64
-		g, _, err := scores()["labels"].laplaceNoise(Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
+		g, _, err := scores()["labels"].laplaceNoise(table.Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,11 +252,11 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 }
 
 func TestWhatCannotBeScoredIsRefused(t *testing.T) {
-	s, b := Shape{N: 100, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	s, b := table.Shape{N: 100, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	good := Score{Coefficients: []float64{1, 2}}
 	for name, c := range map[string]struct {
 		Score
-		Shape
+		table.Shape
 		privacy.Budget
 		privacy.Accountant
 		error
@@ -265,7 +266,7 @@ func TestWhatCannotBeScoredIsRefused(t *testing.T) {
 		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
 		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
 		"delta on a pure data": {good, s, b, privacy.PureSum{}, ErrInfeasible},
-		"no rows":              {good, Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
+		"no rows":              {good, table.Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
 	} {
 		if _, err := c.Score.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
 			t.Errorf("%s: %v", name, err)
@@ -303,7 +304,7 @@ func TestAScoreOfCountsWithOffsetsFarFromZero(t *testing.T) {
 	exact := exactMetrics(near, x)
 	far := near
 	far.Coefficients, far.CentreOffset = []float64{near.Coefficients[0] - 800, near.Coefficients[1]}, 800.5
-	x.Offset = repeat(800, x.N)
+	x.Offset = table.Repeat(800, x.N)
 	for _, m := range metricsOf(t, far, x, privacy.Budget{Epsilon: 500, Delta: 1e-6}, 1) {
 		if m.Value == nil || math.Abs(*m.Value-exact[m.Name]) > 4e-3 {
 			t.Errorf("%s is %v, in the table %v; %s", m.Name, m.Value, exact[m.Name], m.WhyNull)
@@ -345,7 +346,7 @@ func TestAScoreBesideARateThatIsNoise(t *testing.T) {
 }
 
 // masked makes infinities NaN.
-func masked(x Data) Data {
+func masked(x table.Data) table.Data {
 	x = cloned(x)
 	for i, y := range x.Y {
 		if math.IsInf(y, 0) {
@@ -488,7 +489,7 @@ func TestScoresOfWhatIsRareCover(t *testing.T) {
 		"hidden":     {Score{Coefficients: []float64{0, 0}, TargetUnscaled: true}, func(float64) float64 { return 0.01 }, 0, 8},
 		"unscaled":   {Score{Coefficients: []float64{0, 0}, TargetUnscaled: true}, func(float64) float64 { return 0.1 }, 30, 8},
 	} {
-		draw := func(seed uint64, n int) Data {
+		draw := func(seed uint64, n int) table.Data {
 			x := scoreTable(seed, n, false)
 			r := rand.New(rand.NewPCG(seed, 9))
 			for i, v := range x.X[0] {
@@ -500,7 +501,7 @@ func TestScoresOfWhatIsRareCover(t *testing.T) {
 				}
 			}
 			if c.a.Counts {
-				x.Exposure = repeat(1, n)
+				x.Exposure = table.Repeat(1, n)
 			}
 			return x
 		}
@@ -541,9 +542,9 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 		for name, fill := range fills {
 			for _, delta := range []float64{1e-6, 0} {
 				for _, n := range []int{1, 5000} {
-					x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
+					x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 					for i := range n {
-						x.set(i, func(int) float64 { return fill(i) })
+						setRow(x, i, func(int) float64 { return fill(i) })
 					}
 					for _, m := range metricsOf(t, a, x, privacy.Budget{Epsilon: 1, Delta: delta}, 1) {
 						if (m.Value == nil || m.Low == nil) != (m.WhyNull != "") || (m.Low == nil) != (m.High == nil) {
@@ -560,10 +561,10 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 // it is lost: truncation would take half a step from every row.
 func TestStepsOfScoresAreRounded(t *testing.T) {
 	const n = 200_000
-	g := &scoring{Score: Score{Scale: 1}, shape: Shape{N: n, D: 1}, noises: map[string]mechanism{momentsRelease: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
+	g := &scoring{Score: Score{Scale: 1}, shape: table.Shape{N: n, D: 1}, noises: map[string]mechanism{momentsRelease: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
 	m := &measured{scoring: g, cut: 1, squareCut: 1, deviationCut: 1}
 	step := g.momentContract().Step() / g.weight()
-	rows := scoredRows{Data{Shape: Shape{N: n, D: 1}, X: newColumns(1, n), Y: make([]float64, n)}}
+	rows := scoredRows{table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}}
 	for i := range n {
 		rows.X[0][i] = 0.25 + step*(float64(i)+0.5)/n
 	}
@@ -622,7 +623,7 @@ func TestHeavyTailsOfScores(t *testing.T) {
 func TestVagueSharesOfWhatIsExplainedAreWithheld(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	const n = 20_000
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 	for i := range x.Y {
 		x.X[0][i] = r.NormFloat64()
 		x.Y[i] = math.Floor(math.Exp(0.2*x.X[0][i] + 1.5*r.NormFloat64()))

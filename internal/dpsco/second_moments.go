@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -56,7 +57,7 @@ func (a SecondMoments) withPublicFacts(s Scaled) Algorithm {
 }
 
 // contract is the contract of rows (1, x, y). All levels of a category count as one column.
-func (a SecondMoments) contract(s Shape) mech.MomentContract {
+func (a SecondMoments) contract(s table.Shape) mech.MomentContract {
 	columns := a.Columns
 	if columns == 0 {
 		columns = s.D
@@ -67,7 +68,7 @@ func (a SecondMoments) contract(s Shape) mech.MomentContract {
 // Plan chooses the noise from public facts.
 //
 // Errors: ErrParameter, ErrInfeasible.
-func (a SecondMoments) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a SecondMoments) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	contract := a.contract(s)
 	if err := checkMoments(s, b); err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (a SecondMoments) Plan(s Shape, b privacy.Budget, accountant privacy.Accoun
 			"why": "all products of two columns are summed and released with noise, once; fits from them are free",
 		},
 		Seconds: 1e-9*float64(s.N)*float64(contract.D*contract.D) + 5e-3, Passes: 1,
-		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
@@ -103,7 +104,7 @@ func (a SecondMoments) Plan(s Shape, b privacy.Budget, accountant privacy.Accoun
 }
 
 // checkMoments refuses budgets and shapes for which second moments cannot be released.
-func checkMoments(s Shape, b privacy.Budget) error {
+func checkMoments(s table.Shape, b privacy.Budget) error {
 	switch {
 	case !(b.Delta > 0 && b.Delta < 1):
 		return fmt.Errorf("%w: delta is %v; second moments need one above 0 and below 1", ErrParameter, b.Delta)
@@ -120,22 +121,22 @@ func checkMoments(s Shape, b privacy.Budget) error {
 func lostContract(n int) mech.MomentContract { return mech.MomentContract{Bound: 1, N: n, D: 1} }
 
 // releaseRows releases the second moments of rows (1, x, y), and then the weight that rows lose.
-func releaseRows(x Data, c mech.MomentContract, noise, lostNoise mech.Gaussian, src *mech.Source) *Moments {
-	total, lost := merging[*mech.Moments]{total: mech.NewMoments(c)}, merging[*mech.Moments]{total: mech.NewMoments(lostContract(c.N))}
-	x.pass(func() func(int, Data) {
-		part, lostPart, roots := total.fork(), lost.fork(), []float64(nil)
+func releaseRows(x table.Data, c mech.MomentContract, noise, lostNoise mech.Gaussian, src *mech.Source) *Moments {
+	total, lost := table.Parts[*mech.Moments]{Total: mech.NewMoments(c)}, table.Parts[*mech.Moments]{Total: mech.NewMoments(lostContract(c.N))}
+	x.Pass(func() func(int, table.Data) {
+		part, lostPart, roots := total.Fork(), lost.Fork(), []float64(nil)
 		var starts []int
-		return func(_ int, b Data) {
-			starts = b.starts(starts)
+		return func(_ int, b table.Data) {
+			starts = b.Starts(starts)
 			columns := append(b.X[:len(b.X):len(b.X)], b.Y)
-			addRows(part, mech.Rows{Intercept: true, X: columns}, len(b.Y), starts)
+			table.AddRows(part, mech.Rows{Intercept: true, X: columns}, len(b.Y), starts)
 			roots = rootsOfLost(roots, columns, c.Bound)
-			addRows(lostPart, mech.Rows{X: [][]float64{roots}}, len(b.Y), starts)
+			table.AddRows(lostPart, mech.Rows{X: [][]float64{roots}}, len(b.Y), starts)
 		}
 	})
 	means, mean := make([]float64, c.D*c.D), make([]float64, 1)
-	total.merged().Release(means, noise, src)
-	lost.merged().Release(mean, lostNoise, src)
+	total.Merged().Release(means, noise, src)
+	lost.Merged().Release(mean, lostNoise, src)
 	m := &Moments{
 		Bound: c.Bound, Noise: math.Sqrt2 * c.Bound * c.Bound * noise.NoiseMultiplier,
 		Lost: float64(c.N) * mean[0], LostNoise: math.Sqrt2 * lostNoise.NoiseMultiplier,
@@ -151,7 +152,7 @@ func releaseRows(x Data, c mech.MomentContract, noise, lostNoise mech.Gaussian, 
 // the constant: 0 for a row that is no longer than the bound, or has a missing value.
 func rootsOfLost(dst []float64, columns [][]float64, bound float64) []float64 {
 	dst = slices.Grow(dst[:0], len(columns[0]))[:len(columns[0])]
-	rowLengths(dst, columns)
+	table.RowLengths(dst, columns)
 	for i, length := range dst {
 		square := 1 + length*length
 		if dst[i] = 0; square > bound*bound && numeric.IsFinite(square) {

@@ -6,12 +6,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
 // momentsIn are second moments in scales that make rows of all lengths, some of them cut.
-func momentsIn(s Shape, b privacy.Budget, maxRows int, t *testing.T) *Plan {
+func momentsIn(s table.Shape, b privacy.Budget, maxRows int, t *testing.T) *Plan {
 	t.Helper()
 	p, err := Scaled{
 		Algorithm: SecondMoments{}, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7, CentreX: []float64{0.5, -2, 1e-3}[:s.Columns()], CentreY: 3,
@@ -29,7 +30,7 @@ func TestReplaysOfSecondMoments(t *testing.T) {
 	largest := 0.0
 	r := rand.New(rand.NewPCG(9, 9))
 	for k := range 150 {
-		s := Shape{N: 1 + r.IntN(23), D: 1 + k%4, Intercept: true}
+		s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%4, Intercept: true}
 		x, y := neighbours(r, s, false)
 		maxRows := 0
 		if k%5 == 0 {
@@ -56,7 +57,7 @@ func TestSecondMomentsCostTheirBudget(t *testing.T) {
 	order := privacy.AtOrder{Order: 20, Renyi: new(privacy.Renyi)}
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
 		for _, b := range []privacy.Budget{{Epsilon: 1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
-			p, err := SecondMoments{}.Plan(Shape{N: 500, D: 6, Intercept: true}, b, accountant)
+			p, err := SecondMoments{}.Plan(table.Shape{N: 500, D: 6, Intercept: true}, b, accountant)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,9 +70,9 @@ func TestSecondMomentsCostTheirBudget(t *testing.T) {
 }
 
 func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
-	s, b := Shape{N: 100, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	s, b := table.Shape{N: 100, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	for name, c := range map[string]struct {
-		Shape
+		table.Shape
 		privacy.Budget
 		privacy.Accountant
 		error
@@ -79,10 +80,10 @@ func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
 		"no delta":           {s, privacy.Budget{Epsilon: 1}, privacy.Concentrated{}, ErrParameter},
 		"delta 1":            {s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
 		"eps 0":              {s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
-		"no constant":        {Shape{N: 100, D: 2}, b, privacy.Concentrated{}, ErrParameter},
-		"groups":             {Shape{N: 100, D: 2, Intercept: true, GroupCount: 2}, b, privacy.Concentrated{}, ErrParameter},
-		"too many terms":     {Shape{N: 100, D: maxMomentTerms, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
-		"no rows":            {Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
+		"no constant":        {table.Shape{N: 100, D: 2}, b, privacy.Concentrated{}, ErrParameter},
+		"groups":             {table.Shape{N: 100, D: 2, Intercept: true, GroupCount: 2}, b, privacy.Concentrated{}, ErrParameter},
+		"too many terms":     {table.Shape{N: 100, D: maxMomentTerms, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
+		"no rows":            {table.Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
 		"delta on pure data": {s, b, privacy.PureSum{}, ErrInfeasible},
 	} {
 		if _, err := (SecondMoments{}).Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
@@ -92,7 +93,7 @@ func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
 }
 
 // sumsOf releases second moments of x.
-func sumsOf(t *testing.T, x Data, b privacy.Budget, seed uint64) *Moments {
+func sumsOf(t *testing.T, x table.Data, b privacy.Budget, seed uint64) *Moments {
 	t.Helper()
 	a := SecondMoments{}
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
@@ -111,7 +112,7 @@ func sumsOf(t *testing.T, x Data, b privacy.Budget, seed uint64) *Moments {
 // missing value counts for nothing, and of a person's rows each for its part.
 func TestSecondMomentsAreThoseOfTheRows(t *testing.T) {
 	nan := math.NaN()
-	x := Data{Shape: Shape{N: 4, D: 2, Intercept: true}, X: [][]float64{{1, nan, 0, 30}}, Y: []float64{2, 1, nan, 40}}
+	x := table.Data{Shape: table.Shape{N: 4, D: 2, Intercept: true}, X: [][]float64{{1, nan, 0, 30}}, Y: []float64{2, 1, nan, 40}}
 	m := sumsOf(t, cloned(x), privacy.Budget{Epsilon: 9000, Delta: 1e-3}, 1)
 	bound := 1.5 * math.Sqrt(2)
 	if m.Bound != bound {
@@ -148,7 +149,7 @@ func TestSecondMomentsAddTheNoiseTheyTell(t *testing.T) {
 	diagonal, off, lost, told := 0.0, 0.0, 0.0, 0.0
 	const runs = 300
 	for seed := range uint64(runs) {
-		x := Data{Shape: Shape{N: 50, D: 2, Intercept: true}, X: [][]float64{repeat(math.NaN(), 50)}, Y: repeat(1, 50)}
+		x := table.Data{Shape: table.Shape{N: 50, D: 2, Intercept: true}, X: [][]float64{table.Repeat(math.NaN(), 50)}, Y: table.Repeat(1, 50)}
 		m := sumsOf(t, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed)
 		told = m.Noise
 		lost += m.Lost * m.Lost / (m.LostNoise * m.LostNoise) / runs

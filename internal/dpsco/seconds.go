@@ -5,6 +5,7 @@ import (
 
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 )
 
 // Time that fits take on one core of an ordinary machine, from public facts: measured on ordinary tables
@@ -22,7 +23,7 @@ func pace(m mean.Method) (number, noise float64) {
 	return 2.5e-9, 1e-5
 }
 
-func (d Descent) seconds(s Shape) float64 {
+func (d Descent) seconds(s table.Shape) float64 {
 	rows, calls := 0, 0
 	for _, u := range d.Solver.Uses() {
 		n := s.N
@@ -36,18 +37,18 @@ func (d Descent) seconds(s Shape) float64 {
 	return number*float64(rows)*float64(s.D+1) + noise*float64(calls)*float64(s.D)
 }
 
-func (a Whitened) seconds(s Shape) float64 {
+func (a Whitened) seconds(s table.Shape) float64 {
 	products := float64(s.D) * float64(s.D)
 	return a.Descent.seconds(s) + 5e-9*float64(s.N)*products + 1e-5*products
 }
 
-func (a Centred) seconds(s Shape) float64 {
+func (a Centred) seconds(s table.Shape) float64 {
 	return a.Descent.seconds(s) + 1e-8*float64(s.N)*float64(s.D)
 }
 
 // seconds of blocks with a penalty include, for one block, the time that a row far from all others makes it
 // take.
-func (a SampleAggregate) seconds(s Shape) float64 {
+func (a SampleAggregate) seconds(s table.Shape) float64 {
 	each, worst := 6e-5, 0. // of a block
 	if a.Psi != (prox.Zero{}) {
 		products := float64(s.D) * float64(s.D)
@@ -60,7 +61,7 @@ func (a SampleAggregate) seconds(s Shape) float64 {
 // seconds of one exact draw include a tenth of a second for one row that is far from all others, which
 // multiplies the time on small tables, and more for many coefficients, with which draws from the same table
 // vary more.
-func (a L1) seconds(s Shape, epsilon float64) float64 {
+func (a L1) seconds(s table.Shape, epsilon float64) float64 {
 	return 0.1 + 1.25*a.samplerSeconds(s, epsilon)*math.Pow(1.5, float64(max(0, s.D-4)))
 }
 
@@ -77,7 +78,7 @@ func (f staged) seconds() float64 {
 
 // seconds are those of the passes, each over products of all pairs of columns, of the noise, and
 // of the proximal points of a penalty. A processor without lanes takes twice as long for the passes.
-func (a JointMoments) seconds(s Shape) float64 {
+func (a JointMoments) seconds(s table.Shape) float64 {
 	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.GroupCount))
 	seconds := 1e-9*float64(pilotPasses+1)*float64(s.N)*(21+1.3*d+0.13*d*d) + fits*(4e-6*products+3e-8*d*d*d) + 3e-4
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
@@ -88,7 +89,7 @@ func (a JointMoments) seconds(s Shape) float64 {
 
 // seconds are those of the passes and of the computations between them, as for JointMoments. A start of
 // labels has a fixed cost, independent of the number of rows.
-func (a Newton) seconds(s Shape) float64 {
+func (a Newton) seconds(s table.Shape) float64 {
 	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.GroupCount))
 	seconds := 1e-9*float64(1+newtonSteps)*float64(s.N)*(44+1.6*d+0.17*d*d) + fits*(5e-6*products+5e-8*d*d*d) + 3e-3
 	if _, ball := a.Psi.(prox.L2Ball); !ball {

@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/sqlsum"
@@ -198,7 +199,7 @@ func (a standardised) share() (all float64) {
 	return all
 }
 
-func (a standardised) at(s Shape, z float64) (*stage, error) {
+func (a standardised) at(s table.Shape, z float64) (*stage, error) {
 	f, left := withoutStandardising(a, z)
 	inner, err := f.at(s, left)
 	if err != nil {
@@ -227,7 +228,7 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 		statements:       h.statements,
 		sums:             inner.sums,
 		findsTargetScale: findsTargetScale(a),
-		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
 			found, moved, hidden := a.move(x, h, src)
 			run := inner.run
 			if moved != nil && moved.Y != 1 {
@@ -236,7 +237,7 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 				}
 			}
 			r, err := run(ctx, x, src)
-			r.each(func(r *Result) { r.leaveOut(hidden, x.columns()) })
+			r.each(func(r *Result) { r.leaveOut(hidden, x.FeatureColumns()) })
 			r.found, r.moved = found, moved
 			return r, err
 		},
@@ -270,7 +271,7 @@ func (a standardised) histograms(z float64) (h histogramNoises) {
 
 // move releases the histograms, and scales and moves the columns as they show. It returns the scales that it finds, the
 // centres and scales of the columns that it moves, and the features that noise hides; nil where there are none.
-func (a standardised) move(x Data, h histogramNoises, src *mech.Source) (found, moved *Scaled, hidden []int) {
+func (a standardised) move(x table.Data, h histogramNoises, src *mech.Source) (found, moved *Scaled, hidden []int) {
 	if len(a.Scales.Columns) > 0 {
 		found, hidden = a.Scales.find(x, h.size, src)
 	}
@@ -316,8 +317,8 @@ func inUnit(f fit, y float64) fit {
 
 // placement releases both histograms of columns, the first alone where detail is nil, and returns the centers and scales
 // that they show, in scaled units; nil if no column is to be moved. Where the first moves no column there is no second.
-func placement(x Data, columns []numericColumn, position, detail mechanism, src *mech.Source) *Scaled {
-	moved := Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
+func placement(x table.Data, columns []numericColumn, position, detail mechanism, src *mech.Source) *Scaled {
+	moved := Scaled{X: table.Repeat(1, x.FeatureColumns()), Y: 1, CentreX: make([]float64, x.FeatureColumns())}
 	var near []numericColumn
 	first, longest := positionBins, longestInterval
 	if detail == nil {
@@ -351,7 +352,7 @@ func placement(x Data, columns []numericColumn, position, detail mechanism, src 
 
 // refinePositions releases the second histogram and moves columns to where it shows their values, or back where these
 // do not lie together. It reports whether a column is still moved.
-func (a *Scaled) refinePositions(x Data, near []numericColumn, detail mechanism, src *mech.Source) (some bool) {
+func (a *Scaled) refinePositions(x table.Data, near []numericColumn, detail mechanism, src *mech.Source) (some bool) {
 	for k, counts := range countColumns(x, detailBins, near, a, detail, src) {
 		centre, scale := a.of(near[k])
 		if !counts.together() {
@@ -375,17 +376,17 @@ func (a *Scaled) of(c numericColumn) (centre, scale *float64) {
 }
 
 // expressAgain changes the expressions of the columns as scale changes stored ones.
-func (a Scaled) expressAgain(x *Pushdown) {
+func (a Scaled) expressAgain(x *table.Pushdown) {
 	again := func(v sqlsum.Expr, centre, scale float64) sqlsum.Expr {
 		if centre == 0 && scale == 1 {
 			return v
 		}
 		return sqlsum.Mul(sqlsum.Snap(sqlsum.Sub(v, sqlsum.Number(centre)), tiny), sqlsum.Number(1/scale))
 	}
-	for j, v := range x.x {
-		x.x[j] = again(v, a.CentreX[j], a.X[j])
+	for j, v := range x.Row.X {
+		x.Row.X[j] = again(v, a.CentreX[j], a.X[j])
 	}
-	x.y = again(x.y, a.CentreY, a.Y)
+	x.Row.Y = again(x.Row.Y, a.CentreY, a.Y)
 }
 
 // positionCounts is a released histogram of one column, of its positions or sizes.
@@ -397,16 +398,16 @@ type positionCounts struct {
 
 // countColumns releases the histogram of columns less their centers, or, where these are nil, of the binary
 // logarithms of the sizes of their values. A record of several rows counts with its first.
-func countColumns(x Data, bins mech.Bins, of []numericColumn, centres *Scaled, noise mechanism, src *mech.Source) (counts []positionCounts) {
-	seen := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, len(of))}
+func countColumns(x table.Data, bins mech.Bins, of []numericColumn, centres *Scaled, noise mechanism, src *mech.Source) (counts []positionCounts) {
+	seen := table.Parts[*mech.Histogram]{Total: mech.NewHistogram(bins, x.N, len(of))}
 	if x.Pushdown != nil {
-		seen.total = x.Pushdown.queryPositions(x.N, bins, of, centres)
+		seen.Total = queryPositions(x.Pushdown, x.N, bins, of, centres)
 	} else {
-		x.pass(func() func(int, Data) {
-			h, rows, ones, starts := seen.fork(), newColumns(len(of), blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
-			return func(_ int, b Data) {
-				starts = b.starts(starts)
-				given := firstRows(rows, b.N)
+		x.Pass(func() func(int, table.Data) {
+			h, rows, ones, starts := seen.Fork(), table.NewColumns(len(of), table.BlockRows), table.Repeat(1, table.BlockRows), make([]int, 0, table.BlockRows)
+			return func(_ int, b table.Data) {
+				starts = b.Starts(starts)
+				given := table.Heads(rows, b.N)
 				for k, c := range of {
 					writePositions(given[k], b, c, centres, starts)
 				}
@@ -415,7 +416,7 @@ func countColumns(x Data, bins mech.Bins, of []numericColumn, centres *Scaled, n
 		})
 	}
 	all := make([]float64, 2*bins.Half*len(of))
-	noise.Release(all, seen.merged().Bounded(), src)
+	noise.Release(all, seen.Merged().Bounded(), src)
 	for noisy := range slices.Chunk(all, 2*bins.Half) {
 		counts = append(counts, positionCounts{bins, noisy, countStdDev(noise, len(of), 1), float64(x.N)})
 	}
@@ -424,7 +425,7 @@ func countColumns(x Data, bins mech.Bins, of []numericColumn, centres *Scaled, n
 
 // writePositions writes what countColumns counts of a column: one number for each record, NaN unless the value is
 // finite.
-func writePositions(dst []float64, b Data, c numericColumn, centres *Scaled, starts []int) {
+func writePositions(dst []float64, b table.Data, c numericColumn, centres *Scaled, starts []int) {
 	column, centre := b.Y, 0.0
 	if c.column != targetColumn {
 		column = b.X[c.column]
@@ -447,7 +448,7 @@ func writePositions(dst []float64, b Data, c numericColumn, centres *Scaled, sta
 }
 
 // queryPositions counts in the database, by one pass for each column, what countColumns counts.
-func (x *Pushdown) queryPositions(n int, bins mech.Bins, columns []numericColumn, centres *Scaled) *mech.Histogram {
+func queryPositions(x *table.Pushdown, n int, bins mech.Bins, columns []numericColumn, centres *Scaled) *mech.Histogram {
 	edges := make([]float64, 2*bins.Half-1)
 	for k := range edges {
 		edges[k] = float64(k+1-bins.Half) * bins.Width
@@ -457,19 +458,19 @@ func (x *Pushdown) queryPositions(n int, bins mech.Bins, columns []numericColumn
 	}
 	var counts []int64
 	for _, c := range columns {
-		v := x.y
+		v := x.Row.Y
 		if c.column != targetColumn {
-			v = x.x[c.column]
+			v = x.Row.X[c.column]
 		}
 		if centres == nil {
 			v = sqlsum.Abs(v)
 		} else if centre, _ := centres.of(c); *centre != 0 {
 			v = sqlsum.Sub(v, sqlsum.Number(*centre))
 		}
-		if c.column == targetColumn && x.weight != (sqlsum.Expr{}) { // a row without a weight has no target
-			v = sqlsum.IfBelow(sqlsum.Number(0), x.weight, v, sqlsum.Number(0))
+		if c.column == targetColumn && x.Row.Weight != (sqlsum.Expr{}) { // a row without a weight has no target
+			v = sqlsum.IfBelow(sqlsum.Number(0), x.Row.Weight, v, sqlsum.Number(0))
 		}
-		counts = append(counts, x.totals(sqlsum.Pass{Counts: []sqlsum.Bins{{Of: v, Edges: edges}}}).Counts[0]...)
+		counts = append(counts, x.Query(sqlsum.Pass{Counts: []sqlsum.Bins{{Of: v, Edges: edges}}}).Counts[0]...)
 	}
 	h := mech.NewHistogram(bins, n, len(columns))
 	h.AddCounted(counts)

@@ -13,6 +13,7 @@ import (
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -25,7 +26,7 @@ func centres(columns []numericColumn) centreSearch {
 }
 
 // standardisedFits are fits on standardised columns of a shape: the one with a target has it moved, too.
-func standardisedFits(s Shape) map[string]standardised {
+func standardisedFits(s table.Shape) map[string]standardised {
 	var of []numericColumn
 	for j := range s.Columns() {
 		of = append(of, numericColumn{column: j})
@@ -44,27 +45,27 @@ func standardisedFits(s Shape) map[string]standardised {
 
 // standardisedPlan is a plan that may release less than it charges: without a column near a value there is no
 // second histogram.
-func standardisedPlan(t *testing.T, a standardised, s Shape, z float64) *Plan {
+func standardisedPlan(t *testing.T, a standardised, s table.Shape, z float64) *Plan {
 	p := planOf(t, a, s, z)
 	p.Method = mayReleaseLess
 	return p
 }
 
 // nearNeighbours are neighbours whose columns lie together near 1, but for one row, so that these are moved.
-func nearNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
+func nearNeighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
 	a, _ = neighbours(r, s, labels)
 	other := r.IntN(s.N)
 	for i := range s.N {
 		y := a.Y[i]
 		if i != other || r.IntN(2) == 0 {
-			a.set(i, func(j int) float64 { return 0.97 + 0.001*float64(i+max(j, 0)) })
+			setRow(a, i, func(j int) float64 { return 0.97 + 0.001*float64(i+max(j, 0)) })
 		}
 		if labels {
 			a.Y[i] = y
 		}
 	}
 	b = cloned(a)
-	b.set(other, func(int) float64 { return hostile(r) })
+	setRow(b, other, func(int) float64 { return hostile(r) })
 	if labels {
 		b.Y[other] = float64(r.IntN(2))
 	}
@@ -72,7 +73,7 @@ func nearNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 }
 
 // nearRecords are such neighbours with records of several rows.
-func nearRecords(r *rand.Rand, s Shape, labels bool) (a, b Data) {
+func nearRecords(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
 	sizes, rows := make([]int, s.N), s
 	rows.N = 0
 	for u := range sizes {
@@ -90,13 +91,13 @@ func nearRecords(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 // moved, by no more than their noise is scaled to hide.
 func TestStandardisedFitsReplay(t *testing.T) {
 	moved := map[string]int{}
-	replayStandardised(t, 31, standardisedFits, func(*rand.Rand, string, Data, Data) {}, func(name string, a standardised, z float64, x Data) bool {
+	replayStandardised(t, 31, standardisedFits, func(*rand.Rand, string, table.Data, table.Data) {}, func(name string, a standardised, z float64, x table.Data) bool {
 		if look(t, a, x.Shape, z, x) != nil {
 			moved[name]++
 		}
 		return false
 	})
-	for name := range standardisedFits(Shape{N: 1, D: 2}) {
+	for name := range standardisedFits(table.Shape{N: 1, D: 2}) {
 		if moved[name] < 12 {
 			t.Errorf("%s: columns were moved in %d of 160 pairs", name, moved[name])
 		}
@@ -104,14 +105,14 @@ func TestStandardisedFitsReplay(t *testing.T) {
 }
 
 // replayStandardised replays fits on 160 pairs of neighbours each, after change, and counts those that shows holds for.
-func replayStandardised(t *testing.T, seed uint64, fits func(Shape) map[string]standardised, change func(r *rand.Rand, name string, x, y Data), shows func(name string, a standardised, z float64, x Data) bool) (count int) {
+func replayStandardised(t *testing.T, seed uint64, fits func(table.Shape) map[string]standardised, change func(r *rand.Rand, name string, x, y table.Data), shows func(name string, a standardised, z float64, x table.Data) bool) (count int) {
 	t.Helper()
 	largest := map[string]float64{}
 	r := rand.New(rand.NewPCG(seed, 1))
 	for k := range 160 {
-		s := Shape{N: 1 + r.IntN(23), D: 2 + k%3, Intercept: true}
+		s := table.Shape{N: 1 + r.IntN(23), D: 2 + k%3, Intercept: true}
 		for name, a := range fits(s) {
-			made := []func(*rand.Rand, Shape, bool) (Data, Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4]
+			made := []func(*rand.Rand, table.Shape, bool) (table.Data, table.Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4]
 			x, y := made(r, s, name == "labels")
 			if name == "counts" && k%4 < 2 {
 				asCounts(r, &x, &y)
@@ -135,7 +136,7 @@ func replayStandardised(t *testing.T, seed uint64, fits func(Shape) map[string]s
 }
 
 // look returns where a fit at a noise multiplier moves columns.
-func look(t *testing.T, a standardised, s Shape, z float64, x Data) *Scaled {
+func look(t *testing.T, a standardised, s table.Shape, z float64, x table.Data) *Scaled {
 	if !standardises(a.Fit) && a.Fit != nil { // their noise is that of one estimate
 		cost, err := privacy.Price(planOf(t, a.Fit, s, z).Event)
 		if err != nil {
@@ -149,7 +150,7 @@ func look(t *testing.T, a standardised, s Shape, z float64, x Data) *Scaled {
 
 // Every way to be wrong is found by a replay.
 func TestStandardisedReplaysRefuteMutants(t *testing.T) {
-	s := Shape{N: 20, D: 3, Intercept: true}
+	s := table.Shape{N: 20, D: 3, Intercept: true}
 	a := standardisedFits(s)["least squares"]
 	const z = 0.005
 	refutePlacements(t, s, func() *Plan { return standardisedPlan(t, a, s, z) }, func() *Plan { return standardisedPlan(t, a, s, z/2) })
@@ -157,7 +158,7 @@ func TestStandardisedReplaysRefuteMutants(t *testing.T) {
 
 // refutePlacements breaks plans that begin with both histograms of positions, and checks that replays notice. less
 // makes plans with half of the noise.
-func refutePlacements(t *testing.T, s Shape, plan, less func() *Plan) {
+func refutePlacements(t *testing.T, s table.Shape, plan, less func() *Plan) {
 	t.Helper()
 	for name, mutant := range map[string]func(p *Plan){
 		"nothing":             func(*Plan) {},
@@ -166,7 +167,7 @@ func refutePlacements(t *testing.T, s Shape, plan, less func() *Plan) {
 		"details not charged": func(p *Plan) { p.Event = append(p.Event.(privacy.Compose)[:1:1], p.Event.(privacy.Compose)[2:]...) },
 		"moved by the data": func(p *Plan) {
 			inner := p.run
-			p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+			p.run = func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
 				if v := x.X[0][0]; math.Abs(v) < 1e3 {
 					shiftBy(x.X[0], v)
 				}
@@ -224,7 +225,7 @@ func TestColumnsThatLieTogetherAreMoved(t *testing.T) {
 		"far out": {func(r *rand.Rand) float64 { return 2000 + 0.01*r.NormFloat64() }, 0, 0, 0},
 	} {
 		r := rand.New(rand.NewPCG(7, 7))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}
@@ -262,7 +263,7 @@ func TestWhatIsStandardised(t *testing.T) {
 		"a descent":        {Regression{Loss: loss.Squared{}, Method: "gd"}, flags(), true, 0},
 		"no public facts":  {Regression{Loss: loss.Squared{}}, Scaled{}, true, 0},
 	} {
-		s := Shape{N: 20_000, D: 2, Intercept: c.intercept}
+		s := table.Shape{N: 20_000, D: 2, Intercept: c.intercept}
 		if c.intercept {
 			s.D++
 		}
@@ -289,9 +290,9 @@ func TestDescentsLookWhereTheirTargetLies(t *testing.T) {
 		centre float64
 		share  float64
 	}{{2_000, 1, 0, 0.0259}, {1_500, 1, 0, 0.0460}, {5_000, .3, 0, 0.0398}, {1_200, 1, 0, targetShare}, {900, 1, 0, targetShare}, {500, 1, 0, 0}, {900, 1, 0.7, 0}} {
-		facts := Scaled{X: repeat(1, 9), Y: 1, CentreY: c.centre}
+		facts := Scaled{X: table.Repeat(1, 9), Y: 1, CentreY: c.centre}
 		for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{}} {
-			a, first := standardisedOf(t, Regression{Loss: l}.withPublicFacts(facts).(Regression), Shape{N: c.rows, D: 10, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6})
+			a, first := standardisedOf(t, Regression{Loss: l}.withPublicFacts(facts).(Regression), table.Shape{N: c.rows, D: 10, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6})
 			if math.Abs(a.Centres.Position-c.share) > 2e-3 || a.Centres.Detail != 0 || a.Fit != nil && standardises(a.Fit) {
 				t.Errorf("%T, %d rows at eps %v: %v of the budget says where the target of %T lies, and not %v", l, c.rows, c.eps, a.Centres.Position, a.Fit, c.share)
 			}
@@ -307,7 +308,7 @@ func TestDescentsLookWhereTheirTargetLies(t *testing.T) {
 func TestDescentsFindATargetFarFromZero(t *testing.T) {
 	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{}} {
 		r := rand.New(rand.NewPCG(3, 8))
-		x := Data{Shape: Shape{N: 3000, D: 6, Intercept: true}, X: newColumns(5, 3000), Y: make([]float64, 3000)}
+		x := table.Data{Shape: table.Shape{N: 3000, D: 6, Intercept: true}, X: table.NewColumns(5, 3000), Y: make([]float64, 3000)}
 		mean, variance := 0.0, 0.0
 		for i := range x.Y {
 			x.Y[i] = 7.5
@@ -323,7 +324,7 @@ func TestDescentsFindATargetFarFromZero(t *testing.T) {
 		}
 		var errors []float64
 		for seed := range uint64(9) {
-			got := resultOf(t, Scaled{Algorithm: Regression{Loss: l}, X: repeat(1, 5), Y: 10}, x, 0.3, seed)
+			got := resultOf(t, Scaled{Algorithm: Regression{Loss: l}, X: table.Repeat(1, 5), Y: 10}, x, 0.3, seed)
 			sum := 0.0
 			for i, y := range x.Y {
 				fit := got.Coefficients[0]
@@ -345,7 +346,7 @@ func TestDescentsFindATargetFarFromZero(t *testing.T) {
 // is found as where nobody looks (-0.90 of -1). In a unit as small as the bin of that value it was -0.11. Seeds are fixed.
 func TestDescentsSeeBesideAnAtom(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 8))
-	x := Data{Shape: Shape{N: 3000, D: 6, Intercept: true}, X: newColumns(5, 3000), Y: make([]float64, 3000)}
+	x := table.Data{Shape: table.Shape{N: 3000, D: 6, Intercept: true}, X: table.NewColumns(5, 3000), Y: make([]float64, 3000)}
 	for i := range x.Y {
 		for j := range x.X {
 			x.X[j][i] = r.NormFloat64()
@@ -356,7 +357,7 @@ func TestDescentsSeeBesideAnAtom(t *testing.T) {
 	}
 	var slopes []float64
 	for seed := range uint64(9) {
-		slopes = append(slopes, resultOf(t, Scaled{Algorithm: Regression{Loss: loss.Squared{}}, X: repeat(1, 5), Y: 1, Flags: []int{0}}, x, 0.3, seed).Coefficients[1])
+		slopes = append(slopes, resultOf(t, Scaled{Algorithm: Regression{Loss: loss.Squared{}}, X: table.Repeat(1, 5), Y: 1, Flags: []int{0}}, x, 0.3, seed).Coefficients[1])
 	}
 	if t.Logf("%.3g", slopes); medianOf(slopes) > -0.8 {
 		t.Errorf("slopes %.3g of -1", slopes)
@@ -369,7 +370,7 @@ func TestDescentsKeepTheirDelta(t *testing.T) {
 	const n = 4000
 	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{Delta: 0.2}} {
 		r := rand.New(rand.NewPCG(4, 9))
-		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 		for i := range x.Y {
 			x.X[0][i], x.Y[i] = r.NormFloat64(), 1+0.02*r.NormFloat64()
 			if i%10 == 0 {
@@ -395,7 +396,7 @@ func TestDescentsKeepTheirDelta(t *testing.T) {
 
 // What is charged at a noise multiplier is what one release with it costs.
 func TestStandardisedFitsCostWhatTheyRelease(t *testing.T) {
-	s := Shape{N: 1000, D: 4, Intercept: true}
+	s := table.Shape{N: 1000, D: 4, Intercept: true}
 	for _, fits := range []map[string]standardised{standardisedFits(s), findingFits(s)} {
 		for name, a := range fits {
 			if !standardises(a.Fit) {
@@ -414,7 +415,7 @@ func TestStandardisedFitsCostWhatTheyRelease(t *testing.T) {
 func TestTheBallKeepsItsUnit(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(9, 9))
-	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: newColumns(3, n), Y: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 4, Intercept: true}, X: table.NewColumns(3, n), Y: make([]float64, n)}
 	for i := range n {
 		x.Y[i] = 0.97 + 0.005*r.NormFloat64()
 		for j := range x.X {
@@ -442,7 +443,7 @@ func TestStatementsOfPositionsAreForeseen(t *testing.T) {
 			column[i] = 1 + column[i]/100
 		}
 	}
-	algorithm := Scaled{Algorithm: Regression{Loss: loss.Huber{Delta: 1}}, X: repeat(1, len(x.X)), Y: 1}
+	algorithm := Scaled{Algorithm: Regression{Loss: loss.Huber{Delta: 1}}, X: table.Repeat(1, len(x.X)), Y: 1}
 	p, err := algorithm.Plan(x.Shape, privacy.Budget{Epsilon: 8, Delta: 1e-6}, privacy.Concentrated{})
 	if err != nil || !p.Sums {
 		t.Fatal(p, err)
@@ -473,7 +474,7 @@ func TestHowOftenACentreIsMissed(t *testing.T) {
 	}
 	for _, n := range tables {
 		r := rand.New(rand.NewPCG(uint64(n), 5))
-		x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: newColumns(4, n), Y: make([]float64, n)}
+		x := table.Data{Shape: table.Shape{N: n, D: 5, Intercept: true}, X: table.NewColumns(4, n), Y: make([]float64, n)}
 		for i := range x.Y {
 			x.X[0][i], x.X[1][i], x.X[2][i], x.X[3][i] = math.Floor(2005+20*r.Float64()), 20+50*r.Float64(), 1000*math.Exp(r.NormFloat64()), float64(r.IntN(2))
 			x.Y[i] = 9000 + 40*(x.X[0][i]-2015) + 5*x.X[1][i] + 200*r.NormFloat64()

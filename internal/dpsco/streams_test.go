@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
@@ -75,7 +76,7 @@ func allocated(t *testing.T, m catalogue.Model, asked map[string]any, n int) (to
 }
 
 // ran is what a run takes on a table whose target is made 0 or 1.
-func ran(t *testing.T, a Algorithm, x Data) (took taking) {
+func ran(t *testing.T, a Algorithm, x table.Data) (took taking) {
 	for i, y := range x.Y {
 		x.Y[i] = 0
 		if y > 0 {
@@ -86,7 +87,7 @@ func ran(t *testing.T, a Algorithm, x Data) (took taking) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := newColumns(2*StreamColumns, x.N)
+	made := table.NewColumns(2*StreamColumns, x.N)
 	x.Make = func(n int) []float64 {
 		took.columns++
 		return made[took.columns-1][:n]

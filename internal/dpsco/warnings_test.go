@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/catalogue"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/sql"
 )
@@ -64,7 +65,7 @@ func TestWarningsHaveTheBoundsOfPlans(t *testing.T) {
 		normal := numbersInSQL(t, `ELSE (\d+) \* sqrt\(p_columns\) / nullif\(sqrt\(dp_int\.zcdp_rho`)
 		for columns := 1; columns < 6; columns++ {
 			near(t, "medians", pure[0]*float64(columns)/.5, leastN(func(n int) bool {
-				return newStagedShares(Shape{N: n, D: columns, Intercept: true}, .5, .5, false, columns, 0).scales > 0
+				return newStagedShares(table.Shape{N: n, D: columns, Intercept: true}, .5, .5, false, columns, 0).scales > 0
 			}), 0.99, 1.01)
 			const rho = 0.3
 			near(t, "means, of which half are the fewest", normal[0]*math.Sqrt(float64(columns)/rho)/2, leastN(func(n int) bool {
@@ -76,7 +77,7 @@ func TestWarningsHaveTheBoundsOfPlans(t *testing.T) {
 	t.Run("rows_for_quantile", func(t *testing.T) {
 		bounds := numbersInSQL(t, `THEN (\d+) / least\(o\.tau, 1 - o\.tau\) ELSE (\d+) END,\s+CASE o\.method WHEN 'auto' THEN (\d+) \*`)
 		level := func(tau float64, weighted bool, n int) float64 {
-			s := Shape{N: n, D: 2, Intercept: !weighted}
+			s := table.Shape{N: n, D: 2, Intercept: !weighted}
 			return attainableLevel(tau, newStagedShares(s, .5, tau, true, 0, 0).quantileShift, n, weighted)
 		}
 		for _, tau := range []float64{.05, .1, .75, .9} {
@@ -90,7 +91,7 @@ func TestWarningsHaveTheBoundsOfPlans(t *testing.T) {
 		normal := numbersInSQL(t, `THEN (\d+) ELSE (\d+) END \* sqrt\(p_coefficients / 2\.0\) / dp_int\.root_of_rho`)
 		for model, a := range map[string]Algorithm{"l1": L1{}, "linear": Regression{Loss: loss.Squared{}}, "huber": Regression{Loss: loss.Huber{}}, "logistic": Regression{Loss: loss.Logistic{}, Labels: true}} {
 			for _, d := range []int{2, 5} {
-				s, b := Shape{N: 10_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+				s, b := table.Shape{N: 10_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
 				root := math.Sqrt(1-math.Log(b.Delta)) - math.Sqrt(-math.Log(b.Delta))
 				got, accountant := normal[1]*math.Sqrt(float64(d)/2)/root, privacy.Accountant(privacy.Concentrated{})
 				switch model {
@@ -105,7 +106,7 @@ func TestWarningsHaveTheBoundsOfPlans(t *testing.T) {
 	})
 	t.Run("looks_for_scales", func(t *testing.T) {
 		listed := strings.Split(inSQL(t, `coalesce\(p_body #>> '\{options,method\}', 'auto'\) IN \('(.*?)'\)`)[0], "', '")
-		shape := Shape{N: 200_000, D: 3, Intercept: true}
+		shape := table.Shape{N: 200_000, D: 3, Intercept: true}
 		losses := map[string]loss.Loss{"linear": loss.Squared{}, "huber": loss.Huber{}, "logistic": loss.Logistic{}, "poisson": loss.Poisson{}}
 		known := map[string]bool{}
 		for _, m := range catalogue.Models() {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
 
@@ -14,39 +15,6 @@ import (
 
 // Weights of rows (proof: weights.md). A fit minimises the mean, over all rows, of weight times loss. A
 // weight is a function of its row, and is divided by a public largest weight.
-
-// auxiliaryColumns returns the columns besides features, target and group.
-func (x *Data) auxiliaryColumns() [3]*[]float64 {
-	return [3]*[]float64{&x.Offset, &x.Weight, &x.Exposure}
-}
-
-// setAuxiliary sets each of these columns that other has to of(x's column, other's column).
-func (x *Data) setAuxiliary(other Data, of func(old, column []float64) []float64) {
-	from := other.auxiliaryColumns()
-	for k, column := range x.auxiliaryColumns() {
-		if *from[k] != nil {
-			*column = of(*column, *from[k])
-		}
-	}
-}
-
-// weight is the weight of row i.
-func (x Data) weight(i int) float64 {
-	if x.Weight == nil {
-		return 1
-	}
-	return x.Weight[i]
-}
-
-// weigh divides weights by a public largest one and clips the ratios at 1. A row whose weight is no finite
-// number above 0 becomes unusable.
-func (x Data) weigh(most float64) {
-	for i, v := range x.Weight {
-		if x.Weight[i] = min(v/most, 1); !(v <= math.MaxFloat64 && x.Weight[i] > 0) {
-			x.Weight[i], x.Y[i] = 0, math.NaN()
-		}
-	}
-}
 
 // checkWeights refuses a weight column without a public largest weight. The database refuses the opposite.
 func checkWeights(weight string, most float64) error {
@@ -69,7 +37,7 @@ func nameColumns(parameters map[string]any, weight string, most float64, offset 
 // unweighted returns rows without weights or offsets whose absolute residuals are the weight times those of
 // x, and likewise for the losses of other quantiles: offsets are subtracted from targets, and the whole
 // row, the constant included, is multiplied by its weight.
-func (x Data) unweighted() Data {
+func unweighted(x table.Data) table.Data {
 	for i, v := range x.Offset {
 		x.Y[i] -= v
 	}
@@ -91,14 +59,14 @@ func (x Data) unweighted() Data {
 type weighing struct{ x [][]float64 }
 
 // rows returns the rows of a block.
-func (w *weighing) rows(b Data) mech.Rows {
+func (w *weighing) rows(b table.Data) mech.Rows {
 	if b.Weight == nil {
 		return mech.Rows{X: b.X, Intercept: b.Intercept}
 	}
 	if w.x == nil {
-		w.x = newColumns(b.D, blockRows)
+		w.x = table.NewColumns(b.D, table.BlockRows)
 	}
-	x := firstRows(w.x, len(b.Y))
+	x := table.Heads(w.x, len(b.Y))
 	stored := x[b.D-len(b.X):]
 	for i, v := range b.Weight {
 		root := math.Sqrt(v)
@@ -119,12 +87,12 @@ func (r *rowBlock) scaleByWeight() {
 		return
 	}
 	if r.root == nil {
-		r.root = make([]float64, blockRows)
+		r.root = make([]float64, table.BlockRows)
 	}
 	for i, v := range r.counts {
 		r.root[i] = math.Sqrt(v)
 	}
-	for _, column := range append(firstRows(r.z, r.n), r.e[:r.n], r.length[:r.n]) {
+	for _, column := range append(table.Heads(r.z, r.n), r.e[:r.n], r.length[:r.n]) {
 		simd.Multiply(column, column, r.root)
 	}
 }

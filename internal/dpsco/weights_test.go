@@ -12,6 +12,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -20,9 +21,9 @@ import (
 
 // weightedLaw are rows of a law that no linear model fits, so that weights matter, with weights
 // from 0 to 4, which the features tell in part.
-func weightedLaw(model string, n int, seed uint64) Data {
+func weightedLaw(model string, n int, seed uint64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 17))
-	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: newColumns(2, n), Y: make([]float64, n), Weight: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n), Weight: make([]float64, n)}
 	for i := range n {
 		a, b := r.NormFloat64(), r.NormFloat64()
 		x.X[0][i], x.X[1][i] = a, b
@@ -55,8 +56,8 @@ const maxWeight = 4
 
 // repeated has every row as often as its weight says: a fit of them without weights is the
 // weighted one.
-func repeated(x Data) Data {
-	out := Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
+func repeated(x table.Data) table.Data {
+	out := table.Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
 	for i, w := range x.Weight {
 		for range int(min(w, maxWeight)) {
 			out.Y = append(out.Y, x.Y[i])
@@ -83,9 +84,9 @@ func withWeights(model, method string) Algorithm {
 }
 
 // weighedResult is a fit as jobs run it.
-func weighedResult(t *testing.T, a Algorithm, counts bool, x Data, b privacy.Budget, seed uint64) Result {
+func weighedResult(t *testing.T, a Algorithm, counts bool, x table.Data, b privacy.Budget, seed uint64) Result {
 	t.Helper()
-	p, err := Scaled{Algorithm: a, X: repeat(1, x.Columns()), Y: 1, Counts: counts}.Plan(x.Shape, b, privacy.Concentrated{})
+	p, err := Scaled{Algorithm: a, X: table.Repeat(1, x.Columns()), Y: 1, Counts: counts}.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestEqualWeightsAreNone(t *testing.T) {
 
 // Weights without their bound, or that a method does not take, are refused with what to do.
 func TestWeightsAreRefused(t *testing.T) {
-	s, b := Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	s, b := table.Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	for name, a := range map[string]Algorithm{
 		"no bound":          Regression{Loss: loss.Squared{}, Weight: "w"},
 		"no bound of l1":    L1{Weight: "w"},
@@ -203,7 +204,7 @@ func TestWeightsAreRefused(t *testing.T) {
 
 // weightNeighbours are tables with weights and offsets, of all kinds in the one row that
 // differs: in some pairs by its weight alone, from none to the largest one.
-func weightNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
+func weightNeighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
 	a, b = neighbours(r, s, labels)
 	if r.IntN(3) == 0 {
 		b = cloned(a)
@@ -239,7 +240,7 @@ func weightNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 }
 
 // sameRow reports whether row i is the same in both, NaN being NaN.
-func sameRow(a, b Data, i int) bool {
+func sameRow(a, b table.Data, i int) bool {
 	equal := func(v, w float64) bool { return v == w || v != v && w != w }
 	same := equal(a.Y[i], b.Y[i])
 	for j := range a.X {
@@ -260,8 +261,8 @@ func TestReplaysOfWeights(t *testing.T) {
 		a.MaxWeight = maxWeight
 		_, counts := a.Loss.(loss.Poisson)
 		for k := range 4 {
-			s := Shape{N: 23 * (1 + k/3), D: 2 + k%2, Intercept: k%3 == 0}
-			scaled := Scaled{Algorithm: a, X: repeat(2, s.Columns()), Y: 1, Counts: counts}
+			s := table.Shape{N: 23 * (1 + k/3), D: 2 + k%2, Intercept: k%3 == 0}
+			scaled := Scaled{Algorithm: a, X: table.Repeat(2, s.Columns()), Y: 1, Counts: counts}
 			x, y := weightNeighbours(r, s, a.Labels)
 			if k == 3 {
 				scaled.MaxRows = 2
@@ -293,7 +294,7 @@ func TestReplaysOfWeights(t *testing.T) {
 }
 
 // inPairs makes every two rows those of one person.
-func inPairs(x Data) Data {
+func inPairs(x table.Data) table.Data {
 	pairs := make([]int, 0, x.N)
 	for i := 0; i < x.N; i += 2 {
 		pairs = append(pairs, min(2, x.N-i))
@@ -307,7 +308,7 @@ func inPairs(x Data) Data {
 func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	for k := range 40 {
-		s := Shape{N: 60, D: 2, Intercept: k%2 == 0}
+		s := table.Shape{N: 60, D: 2, Intercept: k%2 == 0}
 		x, y := weightNeighbours(r, s, false)
 		rows := 0
 		if k%5 == 4 {
@@ -316,10 +317,10 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 		}
 		algorithms := map[string]Algorithm{}
 		for name, tau := range map[string]float64{"staged": 0.5, "staged, another quantile": 0.8} {
-			algorithms[name] = Scaled{Algorithm: L1{Method: catalogue.MethodStaged, Tau: tau, MaxWeight: maxWeight}, X: repeat(2, s.Columns()), Y: 1, MaxRows: rows}
+			algorithms[name] = Scaled{Algorithm: L1{Method: catalogue.MethodStaged, Tau: tau, MaxWeight: maxWeight}, X: table.Repeat(2, s.Columns()), Y: 1, MaxRows: rows}
 		}
 		for name, score := range map[string]Score{"score": {}, "score of labels": {Labels: true}, "score of counts": {Counts: true}} {
-			score.Coefficients, score.MaxWeight, score.MaxRows = repeat(0.5, s.D), maxWeight, rows
+			score.Coefficients, score.MaxWeight, score.MaxRows = table.Repeat(0.5, s.D), maxWeight, rows
 			algorithms[name] = score
 		}
 		for name, a := range algorithms {
@@ -356,7 +357,7 @@ func TestReplaysOfLightWeightsInStages(t *testing.T) {
 		y.Y[i] = hostile(r)
 		shares, err := replay(t, func() *Plan {
 			a := L1{Method: catalogue.MethodStaged, Tau: []float64{.2, .9, .5}[k/3%3], MaxWeight: maxWeight}
-			p, err := Scaled{Algorithm: a, X: repeat(1, x.Columns()), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
+			p, err := Scaled{Algorithm: a, X: table.Repeat(1, x.Columns()), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -393,7 +394,7 @@ func TestEveryMethodTakesWeights(t *testing.T) {
 					data, rows = grouped(x, slices.Repeat([]int{2}, x.N/2)), 2
 					data.MaxRows = 2
 				}
-				p, err := Scaled{Algorithm: a, X: repeat(1, 2), Y: 1, MaxRows: rows}.Plan(data.Shape, privacy.Budget{Epsilon: 300, Delta: 1e-6}, privacy.Concentrated{})
+				p, err := Scaled{Algorithm: a, X: table.Repeat(1, 2), Y: 1, MaxRows: rows}.Plan(data.Shape, privacy.Budget{Epsilon: 300, Delta: 1e-6}, privacy.Concentrated{})
 				if err != nil {
 					t.Fatal(method, err)
 				}
@@ -415,7 +416,7 @@ func TestEveryMethodTakesWeights(t *testing.T) {
 }
 
 // weightless are the same rows without weights.
-func weightless(x Data) Data {
+func weightless(x table.Data) table.Data {
 	x.Weight = nil
 	return x
 }
@@ -430,7 +431,7 @@ func distance(v, w []float64) float64 {
 func TestLabelsFindALevelFarFromTheirOffsets(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(13, 8))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: newColumns(1, n), Y: make([]float64, n), Offset: make([]float64, n)}
+	x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n), Offset: make([]float64, n)}
 	for i := range n {
 		x.X[0][i] = r.NormFloat64()
 		z := 0.5*x.X[0][i] + 0.3*r.NormFloat64()
@@ -456,8 +457,8 @@ func TestWeightedMediansAreThoseOfRepeatedRows(t *testing.T) {
 				if offset {
 					x.Offset = slices.Clone(x.X[1])
 				}
-				fit := func(x Data, most float64) []float64 {
-					p, err := Scaled{Algorithm: L1{Tau: tau, Method: method, MaxWeight: most}, X: repeat(1, 2), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 200}, privacy.Concentrated{})
+				fit := func(x table.Data, most float64) []float64 {
+					p, err := Scaled{Algorithm: L1{Tau: tau, Method: method, MaxWeight: most}, X: table.Repeat(1, 2), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 200}, privacy.Concentrated{})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -486,7 +487,7 @@ func TestTheInterceptIsWeighted(t *testing.T) {
 			x.Weight[i] = 0
 		}
 	}
-	want, _ := best(loss.Squared{}, Data{Shape: x.Shape, X: x.X, Y: x.Y})
+	want, _ := best(loss.Squared{}, table.Data{Shape: x.Shape, X: x.X, Y: x.Y})
 	r := weighedResult(t, withWeights("linear", catalogue.MethodJointMoments), false, x, privacy.Budget{Epsilon: 1000, Delta: 1e-6}, 1)
 	t.Log(r.Coefficients, want)
 	if math.Abs(r.Coefficients[0]-want[0]) > 0.03 {
@@ -502,7 +503,7 @@ func TestScoresAreWeighted(t *testing.T) {
 		score.Coefficients = []float64{0.2, 0.8, -0.3}
 		many := repeated(x)
 		for _, delta := range []float64{0, 1e-6} {
-			metrics := func(x Data, most, eps float64) []Metric {
+			metrics := func(x table.Data, most, eps float64) []Metric {
 				score.MaxWeight = most
 				p, err := score.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: delta}, privacy.Concentrated{})
 				if err != nil {
@@ -541,7 +542,7 @@ func TestUnusableRowsLeaveTheOthers(t *testing.T) {
 		alone, among := 0.0, 0.0
 		for seed := range uint64(seeds) {
 			x := weightless(weightedLaw(model, n, 100+seed))
-			some := x.pick(firsts(3 * n / 10))
+			some := x.Pick(firsts(3 * n / 10))
 			want, _ := best(l, some)
 			for i := some.N; i < n; i++ {
 				x.Y[i] = math.NaN()
@@ -568,9 +569,9 @@ func firsts(n int) []int {
 
 // sampledCases are rows of a logistic law, or of a law of counts, of a level: all cases are kept, with weight 1, and of the
 // others one in every, with that weight.
-func sampledCases(counts bool, level float64, n int, every float64, seed uint64) (x Data, truth []float64) {
+func sampledCases(counts bool, level float64, n int, every float64, seed uint64) (x table.Data, truth []float64) {
 	r := rand.New(rand.NewPCG(seed, 18))
-	x = Data{Shape: Shape{D: 3, Intercept: true}, X: make([][]float64, 2)}
+	x = table.Data{Shape: table.Shape{D: 3, Intercept: true}, X: make([][]float64, 2)}
 	truth = []float64{level, 0.8, -0.5}
 	for range n {
 		a, b := r.NormFloat64(), r.ExpFloat64()-1
@@ -638,7 +639,7 @@ func TestWeightsFarBelowTheLargestOne(t *testing.T) {
 			missed := 0.0
 			for seed := range uint64(6) {
 				r := rand.New(rand.NewPCG(seed, 19))
-				x := Data{Shape: Shape{N: 20_000, D: 2, Intercept: intercept}, X: newColumns(2, 20_000), Y: make([]float64, 20_000), Weight: repeat(0.01, 20_000)}
+				x := table.Data{Shape: table.Shape{N: 20_000, D: 2, Intercept: intercept}, X: table.NewColumns(2, 20_000), Y: make([]float64, 20_000), Weight: table.Repeat(0.01, 20_000)}
 				for i := range x.Y {
 					x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
 					switch z := truth[0]*x.X[0][i] + truth[1]*x.X[1][i]; {

@@ -6,6 +6,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
 
@@ -25,7 +26,7 @@ type Whitened struct {
 	Ratio   float64 // noise multiplier of the moments over that of one estimate
 }
 
-func (a Whitened) at(s Shape, z float64) (*stage, error) {
+func (a Whitened) at(s table.Shape, z float64) (*stage, error) {
 	contract, noise := mech.MomentContract{Bound: a.Bound, N: s.N, D: s.D}, mech.Gaussian{NoiseMultiplier: z * a.Ratio}
 	if err := contract.Check(); err != nil {
 		return nil, infeasible(err)
@@ -33,7 +34,7 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	if err := noise.Check(); err != nil {
 		return nil, infeasible(err)
 	}
-	estimators, event, err := a.Descent.estimators(Shape{N: s.N, D: s.D}, z)
+	estimators, event, err := a.Descent.estimators(table.Shape{N: s.N, D: s.D}, z)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +44,9 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 		seconds:    a.seconds(s),
 		sums:       a.Descent.sums(),
 		passes:     1 + a.Descent.passes(s, estimators),
-		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: estimates(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
 			p := linalg.NewWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
-			x = x.times(p.Matrix)
+			x = times(x, p.Matrix)
 			inner := a.Descent
 			inner.Psi = p.Metric(inner.Psi)
 			u, err := inner.solve(ctx, x, estimators, src)
@@ -57,24 +58,24 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	}, nil
 }
 
-func secondMoments(x Data, c mech.MomentContract, noise mech.MomentNoise, src *mech.Source) *mat.SymDense {
+func secondMoments(x table.Data, c mech.MomentContract, noise mech.MomentNoise, src *mech.Source) *mat.SymDense {
 	h := make([]float64, c.D*c.D)
 	sumMoments(x, c).Release(h, noise, src)
 	return mat.NewSymDense(c.D, h)
 }
 
-func sumMoments(x Data, c mech.MomentContract) *mech.Moments {
+func sumMoments(x table.Data, c mech.MomentContract) *mech.Moments {
 	if x.Pushdown != nil {
-		return x.Pushdown.queryMoments(c, x.Intercept)
+		return queryMoments(x.Pushdown, c, x.Intercept)
 	}
 	total := mech.NewMoments(c)
 	var parts []*mech.Moments
-	x.pass(func() func(int, Data) {
+	x.Pass(func() func(int, table.Data) {
 		part := total.Fork()
 		parts = append(parts, part)
-		starts, weighing := make([]int, 0, blockRows), new(weighing)
-		return func(_ int, b Data) {
-			addRows(part, weighing.rows(b), b.N, b.starts(starts))
+		starts, weighing := make([]int, 0, table.BlockRows), new(weighing)
+		return func(_ int, b table.Data) {
+			table.AddRows(part, weighing.rows(b), b.N, b.Starts(starts))
 		}
 	})
 	for _, part := range parts {
@@ -124,19 +125,19 @@ func excessOfRare(rare []float64, bound float64) (excess float64) {
 }
 
 // times returns the rows P x, overwriting x; the constant becomes a column.
-func (x Data) times(p mat.Matrix) Data {
+func times(x table.Data, p mat.Matrix) table.Data {
 	if x.Pushdown != nil {
-		x.Pushdown.times(p, x.Intercept)
+		expressTimes(x.Pushdown, p, x.Intercept)
 		x.Intercept = false
 		return x
 	}
 	if x.Intercept {
-		x.X, x.Intercept = append([][]float64{x.newColumn(len(x.Y))}, x.X...), false
+		x.X, x.Intercept = append([][]float64{x.NewColumn(len(x.Y))}, x.X...), false
 		shiftBy(x.X[0], -1)
 	}
-	x.flat().blocks(func() func(int, Data) {
-		buffer, old := newColumns(x.D, blockRows), make([][]float64, x.D)
-		return func(_ int, b Data) {
+	x.Flat().Blocks(func() func(int, table.Data) {
+		buffer, old := table.NewColumns(x.D, table.BlockRows), make([][]float64, x.D)
+		return func(_ int, b table.Data) {
 			for j, column := range b.X {
 				old[j] = append(buffer[j][:0], column...)
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -176,10 +177,10 @@ func areWhole(v []float64) bool {
 
 // described runs a description at an epsilon.
 func (t *Table) described(ctx context.Context, a interface {
-	Plan(dpsco.Shape, privacy.Budget, privacy.Accountant) (*dpsco.Plan, error)
+	Plan(table.Shape, privacy.Budget, privacy.Accountant) (*dpsco.Plan, error)
 }, epsilon float64) (dpsco.Result, error) {
 	x := t.copy()
-	x.Shape = dpsco.Shape{N: t.N, D: len(t.X)}
+	x.Shape = table.Shape{N: t.N, D: len(t.X)}
 	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon, Delta: studyDelta}, privacy.Concentrated{})
 	if err != nil {
 		return dpsco.Result{}, err

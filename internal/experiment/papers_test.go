@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
 
@@ -20,7 +21,7 @@ func TestPrintedNoiseIsWhatRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			budget := privacy.Budget{Epsilon: sinicaCost(epsilon, 1./n, sensitivity), Delta: 1. / n}
-			p, err := algorithm.Plan(dpsco.Shape{N: n, D: 51, Intercept: true}, budget, privacy.Concentrated{})
+			p, err := algorithm.Plan(table.Shape{N: n, D: 51, Intercept: true}, budget, privacy.Concentrated{})
 			if err != nil {
 				t.Fatal(err)
 			}

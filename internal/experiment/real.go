@@ -16,7 +16,7 @@ import (
 	"sync"
 
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 )
 
 // Column is a column of a table and its public scale.
@@ -213,7 +213,7 @@ func blogScale(name string) float64 {
 
 // pick returns a table of the given rows.
 func (t *Table) pick(rows []int) *Table {
-	part := &Table{Data: dpsco.Data{Shape: t.Shape}, Scales: t.Scales, TargetScale: t.TargetScale}
+	part := &Table{Data: table.Data{Shape: t.Shape}, Scales: t.Scales, TargetScale: t.TargetScale}
 	part.N = len(rows)
 	take := func(x []float64) []float64 {
 		some := make([]float64, len(rows))
@@ -242,7 +242,7 @@ func (f Folder) header(file string) (names []string, err error) {
 
 // Load reads columns of a compressed CSV file.
 func (f Folder) Load(file string, target Column, features ...Column) (*Table, error) {
-	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{D: len(features) + 1, Intercept: true}}, TargetScale: target.Scale}
+	t := &Table{Data: table.Data{Shape: table.Shape{D: len(features) + 1, Intercept: true}}, TargetScale: target.Scale}
 	for _, c := range features {
 		t.Scales = append(t.Scales, c.Scale)
 	}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 )
 
 // noise draws from a distribution of mean 0, or of median 0 if it has no mean.
@@ -72,7 +72,7 @@ func Logistic(n int, w []float64, skewed bool, e noise) *Task {
 // design draws features: normal or, with skewed, every other one lognormal. Y holds <w, x>.
 func design(r *rand.Rand, n int, w []float64, skewed bool) *Table {
 	d := len(w)
-	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{N: n, D: d + 1, Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}
+	t := &Table{Data: table.Data{Shape: table.Shape{N: n, D: d + 1, Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}
 	for j, wj := range w {
 		x := make([]float64, n)
 		for i := range x {

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -183,7 +183,7 @@ func (l generator) table(n int, model string, seed uint64) *Table {
 
 func (l generator) draw(n, slopes int, model string, seed uint64) *Table {
 	r, w := rand.New(rand.NewPCG(seed, 77)), l.coefficients(slopes)
-	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{N: n, D: slopes + 1, Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}
+	t := &Table{Data: table.Data{Shape: table.Shape{N: n, D: slopes + 1, Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}
 	for range slopes {
 		t.X, t.Scales = append(t.X, make([]float64, n)), append(t.Scales, 1)
 	}

@@ -12,21 +12,22 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
 
 // Table is a design in its own units, with the public scales with which it would be registered.
 type Table struct {
-	dpsco.Data
+	table.Data
 	Scales      []float64 // of the stored columns
 	TargetScale float64
 	bare        bool // no scale is registered: Scales and TargetScale are 1
 }
 
 // copy returns data that a fit may overwrite.
-func (t *Table) copy() dpsco.Data {
-	c := dpsco.Data{Shape: t.Shape, Y: append([]float64(nil), t.Y...), Exposure: append([]float64(nil), t.Exposure...)}
+func (t *Table) copy() table.Data {
+	c := table.Data{Shape: t.Shape, Y: append([]float64(nil), t.Y...), Exposure: append([]float64(nil), t.Exposure...)}
 	for _, x := range t.X {
 		c.X = append(c.X, append([]float64(nil), x...))
 	}

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -39,7 +40,7 @@ var growingCoefficients = []float64{.3, .5, -.4, .3, .2, .1}
 // draw draws the rows of several days; features have a heavy tail on one side.
 func (g growing) draw(r *rand.Rand, days int) *Table {
 	n := g.rows * days
-	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{N: n, D: len(g.beta), Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}
+	t := &Table{Data: table.Data{Shape: table.Shape{N: n, D: len(g.beta), Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}
 	for range g.beta[1:] {
 		t.X, t.Scales = append(t.X, make([]float64, n)), append(t.Scales, 1)
 	}
@@ -55,7 +56,7 @@ func (g growing) draw(r *rand.Rand, days int) *Table {
 
 // part returns a table of the rows in [from, to).
 func (t *Table) part(from, to int) *Table {
-	p := &Table{Data: dpsco.Data{Shape: t.Shape, Y: t.Y[from:to]}, Scales: t.Scales, TargetScale: t.TargetScale}
+	p := &Table{Data: table.Data{Shape: t.Shape, Y: t.Y[from:to]}, Scales: t.Scales, TargetScale: t.TargetScale}
 	p.N = to - from
 	for _, column := range t.X {
 		p.X = append(p.X, column[from:to])
@@ -237,7 +238,7 @@ func (g growing) compare(ctx context.Context, r *rand.Rand, found distances) err
 
 // otherWay returns the table with its first feature as the target, and the target as the last feature.
 func (t *Table) otherWay() *Table {
-	return &Table{Data: dpsco.Data{Shape: t.Shape, X: append(append([][]float64(nil), t.X[1:]...), t.Y), Y: t.X[0]}, Scales: t.Scales, TargetScale: t.TargetScale}
+	return &Table{Data: table.Data{Shape: t.Shape, X: append(append([][]float64(nil), t.X[1:]...), t.Y), Y: t.X[0]}, Scales: t.Scales, TargetScale: t.TargetScale}
 }
 
 // otherRelation returns the coefficients of x1 on the constant, the other features and y. Features are

@@ -11,6 +11,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -116,7 +117,7 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 
 // read charges the job, unless an earlier attempt has, and then either pulls its columns or prepares the
 // statements that sum them in the database. It sends on reads once, right after the point of no return.
-func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *dpsco.Plan, x dpsco.Data, err error) {
+func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *dpsco.Plan, x table.Data, err error) {
 	prepare := s.charge
 	if c.reading() {
 		prepare = s.resume

@@ -13,6 +13,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 )
 
 // A server that ends a statement or a session fails no job: it is tried again.
@@ -144,7 +145,7 @@ func TestADesignNamesItsColumns(t *testing.T) {
 	if columns := c.columns(); columns[x.Weight] != "w" || columns[x.Offset] != "o" || columns[x.Exposure] != "e" || columns[x.Target] != "y" {
 		t.Errorf("%v of %v", x, columns)
 	}
-	if want := []dpsco.Term{{Column: 1}, {Column: 2, Level: 1}, {Column: 2, Level: 2}, {Column: 3}}; !slices.Equal(x.Features, want) {
+	if want := []table.Term{{Column: 1}, {Column: 2, Level: 1}, {Column: 2, Level: 2}, {Column: 3}}; !slices.Equal(x.Features, want) {
 		t.Errorf("features %v, want %v", x.Features, want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/spill"
@@ -266,11 +267,11 @@ func (c *claim) expandGroups(groups []any) (expanded []any) {
 	return expanded
 }
 
-func (c *claim) shape(n int64) dpsco.Shape {
+func (c *claim) shape(n int64) table.Shape {
 	if c.describes() {
-		return dpsco.Shape{N: int(n), D: len(c.Request.Features)}
+		return table.Shape{N: int(n), D: len(c.Request.Features)}
 	}
-	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept, GroupCount: len(c.groups())}
+	return table.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept, GroupCount: len(c.groups())}
 }
 
 func (c *claim) budget() privacy.Budget {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/privacy"
 )
@@ -31,7 +32,7 @@ func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 		})
 	}
 	var description interface {
-		Plan(dpsco.Shape, privacy.Budget, privacy.Accountant) (*dpsco.Plan, error)
+		Plan(table.Shape, privacy.Budget, privacy.Accountant) (*dpsco.Plan, error)
 	} = dpsco.Describe{Columns: columns, MaxRows: c.Dataset.MaxRows}
 	if c.Model == scalesModel {
 		description = dpsco.SuggestScales{Columns: columns, MaxRows: c.Dataset.MaxRows}

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
 
 // Before has something happen before every fit.
 func (c *Config) Before(happen func(context.Context)) {
-	c.runPlan = func(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) (dpsco.Result, error) {
+	c.runPlan = func(ctx context.Context, p *dpsco.Plan, x table.Data, src *mech.Source) (dpsco.Result, error) {
 		happen(ctx)
 		return runPlan(ctx, p, x, src)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
 
@@ -50,7 +50,7 @@ func (p persons) describe(ctx context.Context, conn *pgx.Conn, relation pgx.Iden
 
 // data pulls the job's columns for n persons. For a description of a data set with a unit it takes one
 // random row of each person, among the rows that are used, including rows with missing values.
-func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Source) (x dpsco.Data, err error) {
+func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Source) (x table.Data, err error) {
 	unit := c.persons().unit
 	if unit == nil {
 		record, err := arrowio.Pull(ctx, conn, c.pull(n), src)
@@ -74,7 +74,7 @@ func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Sou
 
 // dataOf returns a record's columns in the form that the job's model takes: a category is a column of level
 // positions for a description, and one column for each term for a fit.
-func (c *claim) dataOf(record arrow.Record) dpsco.Data {
+func (c *claim) dataOf(record arrow.Record) table.Data {
 	if c.describes() {
 		return arrowio.Positions(record, c.Request.WhereLevel)
 	}

@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
 )
@@ -94,7 +95,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	}()
 	src := mech.NewSource()
 	defer func() { c.disk.Close(); c.nodes.close() }() // nothing uses the rows after this
-	var x dpsco.Data
+	var x table.Data
 	f.err = s.inSnapshot(ctx, func(conn *pgx.Conn) (err error) {
 		if f.plan, x, err = s.read(ctx, conn, c, src, reads); err == nil && c.at == inDatabase {
 			f.result, err = s.sum(ctx, c, f.plan, x, src)
@@ -108,7 +109,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 }
 
 // runTimed runs the plan and reports its duration to operators.
-func (s *Sidecar) runTimed(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) (dpsco.Result, error) {
+func (s *Sidecar) runTimed(ctx context.Context, p *dpsco.Plan, x table.Data, src *mech.Source) (dpsco.Result, error) {
 	began := time.Now()
 	r, err := s.config.runPlan(ctx, p, x, src)
 	if err == nil {
@@ -118,7 +119,7 @@ func (s *Sidecar) runTimed(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src
 }
 
 // runPlan runs the plan.
-func runPlan(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) (dpsco.Result, error) {
+func runPlan(ctx context.Context, p *dpsco.Plan, x table.Data, src *mech.Source) (dpsco.Result, error) {
 	return p.Run(ctx, x, src)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/sql"
@@ -37,7 +38,7 @@ type Config struct {
 	Log      *slog.Logger
 
 	// Replaced in tests; nil: runPlan and sleepUntil.
-	runPlan    func(context.Context, *dpsco.Plan, dpsco.Data, *mech.Source) (dpsco.Result, error)
+	runPlan    func(context.Context, *dpsco.Plan, table.Data, *mech.Source) (dpsco.Result, error)
 	sleepUntil func(context.Context, time.Time) error
 }
 

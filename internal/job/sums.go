@@ -14,6 +14,7 @@ import (
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
 )
@@ -55,7 +56,7 @@ func (c *claim) stays(p *dpsco.Plan) (why string) {
 // pushdown returns the data of a job whose rows stay in the database or on its nodes.
 //
 // Errors: as arrowio.Expressions.
-func (s *Sidecar) pushdown(ctx context.Context, conn *pgx.Conn, c *claim, n int64) (x dpsco.Data, err error) {
+func (s *Sidecar) pushdown(ctx context.Context, conn *pgx.Conn, c *claim, n int64) (x table.Data, err error) {
 	asked := []source{{conn: conn}}
 	if c.nodes != nil {
 		asked, err = c.nodes.sources(ctx, c.pull(n))
@@ -72,7 +73,7 @@ func (s *Sidecar) pushdown(ctx context.Context, conn *pgx.Conn, c *claim, n int6
 	}
 	design := c.design()
 	design.Totals = passes(ctx, asked, c.nodes, maxGrowth*n-1)
-	return dpsco.Data{Shape: c.shape(n), Pushdown: design}, nil
+	return table.Data{Shape: c.shape(n), Pushdown: design}, nil
 }
 
 // checkGrowth parks a job whose relation now has at least maxGrowth times the rows that were charged. (A
@@ -87,7 +88,7 @@ func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) err
 
 // sum runs a plan whose passes are summed in the database, and then repeats the check of the relation: a
 // pass sees partitions that were added since the first check, because the locks do not prevent that.
-func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x dpsco.Data, src *mech.Source) (r dpsco.Result, err error) {
+func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x table.Data, src *mech.Source) (r dpsco.Result, err error) {
 	r, err = s.runTimed(ctx, plan, x, src)
 	if err != nil {
 		err = cmp.Or(s.checkShards(ctx, c), err) // a moved shard may be the cause
@@ -103,16 +104,16 @@ func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x dpsco.D
 }
 
 // design maps the features and options to columns, counted in the order of c.columns.
-func (c *claim) design() *dpsco.Pushdown {
-	x := new(dpsco.Pushdown)
+func (c *claim) design() *table.Pushdown {
+	x := new(table.Pushdown)
 	for j, feature := range c.Request.Features {
 		levels, category := c.levels(feature)
 		if !category {
-			x.Features = append(x.Features, dpsco.Term{Column: 1 + j})
+			x.Features = append(x.Features, table.Term{Column: 1 + j})
 			continue
 		}
 		for level := 1; level < len(levels); level++ {
-			x.Features = append(x.Features, dpsco.Term{Column: 1 + j, Level: level})
+			x.Features = append(x.Features, table.Term{Column: 1 + j, Level: level})
 		}
 	}
 	for option, place := range map[string]*int{catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset, catalogue.Exposure: &x.Exposure} {

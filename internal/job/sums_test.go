@@ -16,6 +16,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/localpg"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -48,7 +49,7 @@ type tableOfSums struct {
 	from    string
 	columns []string
 	plan    *dpsco.Plan
-	data    dpsco.Data
+	data    table.Data
 }
 
 // sumsOf makes a table with features of a type, and the plan of a model.
@@ -83,9 +84,9 @@ func sumsOf(tb testing.TB, model, kind string, rows, features int) tableOfSums {
 	if t.from, t.columns, err = arrowio.Expressions(ctx, conn, arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: names}); err != nil {
 		tb.Fatal(err)
 	}
-	t.data = dpsco.Data{Shape: dpsco.Shape{N: rows, D: features + 1, Intercept: true}, Pushdown: new(dpsco.Pushdown)}
+	t.data = table.Data{Shape: table.Shape{N: rows, D: features + 1, Intercept: true}, Pushdown: new(table.Pushdown)}
 	for j := range features {
-		t.data.Pushdown.Features = append(t.data.Pushdown.Features, dpsco.Term{Column: 1 + j})
+		t.data.Pushdown.Features = append(t.data.Pushdown.Features, table.Term{Column: 1 + j})
 	}
 	t.plan = sumsPlan(tb, model, rows, features)
 	return t
@@ -110,7 +111,7 @@ func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
 	for j := range features {
 		scaled.X[j] = 1
 	}
-	plan, err := scaled.Plan(dpsco.Shape{N: rows, D: features + 1, Intercept: true}, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{})
+	plan, err := scaled.Plan(table.Shape{N: rows, D: features + 1, Intercept: true}, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{})
 	if err != nil {
 		tb.Fatal(err)
 	}

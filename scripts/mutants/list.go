@@ -9,7 +9,7 @@ var mutants = []mutant{
 	{"the exponential mechanism runs at twice the epsilon charged", "internal/dpsco/l1.go",
 		`expmech.Params{Epsilon: justBelow(epsilon)`, `expmech.Params{Epsilon: 2 * justBelow(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
 	{"the leverage limit follows the mean row length", "internal/dpsco/oracle.go",
-		"	weights := x.newColumn(x.N)\n", "	weights := x.newColumn(x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
+		"	weights := x.NewColumn(x.N)\n", "	weights := x.NewColumn(x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
 		[]tests{{"./internal/dpsco", "TestReplaysOfLognormalTables"}}},
 	{"each batch is used twice", "internal/dpsco/oracle.go",
 		"		x, weights = o.sample(u.Batch)\n", "		if o.batch.N == 0 || o.left[q.Use]%2 == 1 {\n			o.sample(u.Batch)\n		}\n		x, weights = o.batch, nil\n",
@@ -24,8 +24,8 @@ var mutants = []mutant{
 			return blocks
 		}()`, []tests{{"./internal/dpsco", "TestBlocksOfSampleAndAggregateAreDrawn"}}},
 	{"the fit of a block is mixed with the one before", "internal/dpsco/aggregate.go",
-		"		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))\n",
-		`		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
+		"		points = append(points, exact(a.Loss, a.Psi, x.Pick(rows)))\n",
+		`		points = append(points, exact(a.Loss, a.Psi, x.Pick(rows)))
 		if k := len(points) - 1; k > 0 {
 			for j := range points[k] {
 				points[k][j] = .99*points[k][j] + .01*points[k-1][j]
@@ -38,15 +38,15 @@ var mutants = []mutant{
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
+		points = append(points, exact(a.Loss, a.Psi, x.Pick(rows)))
 `, `	all := linalg.NewWhitener(exactMoments(x), 1e-6)
-	x = x.times(all.Matrix)
+	x = times(x, all.Matrix)
 	points := make([][]float64, 0, a.Blocks)
 	for _, rows := range mech.NewPermutation(x.N, src).Blocks(a.Blocks) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		points = append(points, all.Apply(exact(a.Loss, all.Metric(a.Psi), x.pick(rows))))
+		points = append(points, all.Apply(exact(a.Loss, all.Metric(a.Psi), x.Pick(rows))))
 `, []tests{{"./internal/dpsco", "TestANeighbourChangesOneBlocksFit"}}},
 	{"uniform integers are not rejected", "internal/mech/source.go",
 		"	if lo < n {\n", "	if lo < 0 {\n", []tests{{"./internal/mech", "TestUniformIntegersAreUniform"}, {"./internal/mech", "TestUniformIntegersReject"}}},
@@ -66,7 +66,7 @@ var mutants = []mutant{
 		"	if key == nil {\n		return\n	}\n", "", []tests{{"./internal/arrowio", "TestKeysAreCompared"}}},
 	{"who was given up for another may come back", "internal/arrowio/units.go",
 		"	if p.compare(last) > 0 {\n", "	if false {\n", []tests{{"./internal/arrowio", "TestKeptPersonsAreWhole"}}},
-	{"a record's gradient takes a row of the next one", "internal/dpsco/records.go",
+	{"a record's gradient takes a row of the next one", "internal/dpsco/table/records.go",
 		"average(column, c, starts[u], starts[u+1])", "average(column, c, starts[u], min(starts[u+1]+1, len(column)))", []tests{{"./internal/dpsco", "TestAnotherRecordKeepsItsBits"}}},
 	{"all rows of a person count in lengths", "internal/dpsco/row_block.go",
 		"	if unit != 1 || r.starts != nil {\n", "	if unit != 1 {\n", []tests{{"./internal/dpsco", "TestReplaysOfRecordsOfSeveralRows"}}},
@@ -363,7 +363,7 @@ var mutants = []mutant{
 	{"joint moments: the level has the noise of the step", "internal/dpsco/joint_fit.go",
 		`a.interceptContract(), a.interceptNoise, src)`, `a.interceptContract(), a.stepNoise, src)`, []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
 	{"joint moments: cuts follow the rows", "internal/dpsco/joint_fit.go",
-		"func (f *jointFit) sumStep(x Data) jointStep {\n", "func (f *jointFit) sumStep(x Data) jointStep {\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.stepCuts.outer += v\n	}\n", []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+		"func (f *jointFit) sumStep(x table.Data) jointStep {\n", "func (f *jointFit) sumStep(x table.Data) jointStep {\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.stepCuts.outer += v\n	}\n", []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
 	{"joint moments: both parts of a step have all of the contract", "internal/dpsco/joint_cuts.go",
 		`(c.outer - c.inner) / math.Sqrt(1-c.share)`, `c.outer - c.inner`, []tests{{"./internal/dpsco", "TestBothPartsOfAStep"}}},
 	{"joint moments: what is kept tells the noise of the inner sum alone", "internal/dpsco/joint_cuts.go",
@@ -404,9 +404,9 @@ var mutants = []mutant{
 	{"standardised: a scale that is found follows the rows", "internal/dpsco/scales.go",
 		"*scale = size\n", "*scale = size * (1 + math.Abs(x.Y[0]))\n", []tests{{"./internal/dpsco", "TestFitsThatFindScalesReplay"}}},
 	{"standardised: the target's scale is asked of no database", "internal/dpsco/scales.go",
-		"x.y = sqlsum.Column(x.Target, 0, a.Y)", "x.y = sqlsum.Column(x.Target, 0, 1)", []tests{{"./internal/dpsco", "TestPushdownGivesTheSame"}}},
+		"x.Row.Y = sqlsum.Column(x.Target, 0, a.Y)", "x.Row.Y = sqlsum.Column(x.Target, 0, 1)", []tests{{"./internal/dpsco", "TestPushdownGivesTheSame"}}},
 	{"standardised: rows without a weight have a size in a database", "internal/dpsco/standardise.go",
-		"v = sqlsum.IfBelow(sqlsum.Number(0), x.weight, v, sqlsum.Number(0))", "_ = v", []tests{{"./internal/dpsco", "TestPushdownGivesTheSame"}}},
+		"v = sqlsum.IfBelow(sqlsum.Number(0), x.Row.Weight, v, sqlsum.Number(0))", "_ = v", []tests{{"./internal/dpsco", "TestPushdownGivesTheSame"}}},
 	{"standardised: noise shows scales", "internal/dpsco/scales.go",
 		"by *= laplaceTailOfRuns", "by *= 1", []tests{{"./internal/dpsco", "TestNoiseAloneShowsNoScale"}}},
 	{"standardised: a column that noise hides has scale 1", "internal/dpsco/scales.go",
@@ -452,7 +452,7 @@ var mutants = []mutant{
 	{"standardised: the ball is in units of a moved target", "internal/dpsco/standardise.go",
 		"moved != nil && moved.Y != 1", "moved != nil && moved.Y == 0", []tests{{"./internal/dpsco", "TestTheBallKeepsItsUnit"}}},
 	{"standardised: a database moves columns elsewhere", "internal/dpsco/standardise.go",
-		"x.x[j] = again(v, a.CentreX[j], a.X[j])", "x.x[j] = again(v, a.CentreX[j]+1e-3, a.X[j])", []tests{{"./internal/dpsco", "TestPushdownGivesTheSame"}}},
+		"x.Row.X[j] = again(v, a.CentreX[j], a.X[j])", "x.Row.X[j] = again(v, a.CentreX[j]+1e-3, a.X[j])", []tests{{"./internal/dpsco", "TestPushdownGivesTheSame"}}},
 	{"standardised: columns move although a penalty is on their coefficients", "internal/dpsco/standardise.go",
 		"p.radiusAsked || p.Penalty != catalogue.PenaltyNone", "p.radiusAsked || p.Penalty == \"\" && p.Penalty != catalogue.PenaltyNone", []tests{{"./internal/dpsco", "TestWhatIsStandardised"}}},
 
@@ -542,7 +542,7 @@ var mutants = []mutant{
 	{"newton: the histogram of residuals has half of its noise", "internal/dpsco/newton.go",
 		"			r.residualNoise[t] = part(share.residuals[t])\n", "			r.residualNoise[t] = part(4 * share.residuals[t])\n", []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},
 	{"newton: the first delta follows the targets", "internal/dpsco/newton_first.go",
-		"	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)\n", `	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)
+		"	f.begin(f.readFirst(joint, longer, x.Weighted(), x.HasOffsets()), l)\n", `	f.begin(f.readFirst(joint, longer, x.Weighted(), x.HasOffsets()), l)
 	if c, huber := f.Curve.(huberCurve); huber {
 		c.delta *= min(1, 1e-9+math.Abs(x.Y[0]))
 		f.Curve = c
@@ -561,12 +561,12 @@ var mutants = []mutant{
 	{"newton: rows of large means have no bound", "internal/dpsco/newton_poisson.go",
 		`max(mean, c.cut-mean)`, `c.cut`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: the cut of counts is the first row's", "internal/dpsco/newton_first.go",
-		"	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+		"	f.begin(f.readFirst(joint, longer, x.Weighted(), x.HasOffsets()), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint, longer, x.Weighted(), x.HasOffsets()), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: Huber steps take the whole curvature of parabolas", "internal/dpsco/newton_curve.go",
 		"const touching = 0.7", "const touching = 1", []tests{{"./internal/dpsco", "TestHuberFitsForgive"}}},
 	{"newton: intervals are where a step was cut short", "internal/dpsco/newton_intervals.go",
 		"case !f.arrives, f.falls, floats", "case floats", []tests{{"./internal/dpsco", "TestAStepThatWasCutShort"}}},
-	{"newton: exposures are left out", "internal/dpsco/block.go",
+	{"newton: exposures are left out", "internal/dpsco/table/block.go",
 		`	if b.Offset != nil {`, `	if b.Offset == nil && len(b.Offset) > 0 {`, []tests{{"./internal/dpsco", "TestPoissonIntervalsCover"}}},
 	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
 		`g.noises[centreRelease].Release(total`, `mech.Gaussian{NoiseMultiplier: g.noises[centreRelease].(mech.Gaussian).NoiseMultiplier / 2}.Release(total`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
@@ -578,9 +578,9 @@ var mutants = []mutant{
 	{"newton: rows without numbers have a length", "internal/dpsco/row_block.go",
 		`length[i], e[i] = math.NaN(), math.NaN()`, `length[i], e[i] = 1, 0`, []tests{{"./internal/dpsco", "TestRowsWithoutNumbersAreOneRowToNewton"}}},
 
-	{"weights: the largest one is the rows' own", "internal/dpsco/weights.go",
-		"func (x Data) weigh(most float64) {\n", "func (x Data) weigh(most float64) {\n	most = 1e-300\n	for _, v := range x.Weight {\n		if v < math.Inf(1) {\n			most = max(most, v)\n		}\n	}\n", []tests{{"./internal/dpsco", "TestReplaysOfWeights"}}},
-	{"weights: above the largest one they count as they are", "internal/dpsco/weights.go",
+	{"weights: the largest one is the rows' own", "internal/dpsco/table/weights.go",
+		"func (x Data) ScaleWeights(most float64) {\n", "func (x Data) ScaleWeights(most float64) {\n	most = 1e-300\n	for _, v := range x.Weight {\n		if v < math.Inf(1) {\n			most = max(most, v)\n		}\n	}\n", []tests{{"./internal/dpsco", "TestReplaysOfWeights"}}},
+	{"weights: above the largest one they count as they are", "internal/dpsco/table/weights.go",
 		`min(v/most, 1)`, `v / most`, []tests{{"./internal/dpsco", "TestWeightsAreRepeatedRows"}}},
 	{"weights: scores have the squares", "internal/dpsco/newton_rows.go",
 		`r.score[i] *= v`, `r.score[i] *= v * v`, []tests{{"./internal/dpsco", "TestWeightsAreRepeatedRows"}}},
@@ -601,7 +601,7 @@ var mutants = []mutant{
 	{"weights: the level is taken for that of rows without", "internal/dpsco/joint_fit.go",
 		`if !f.weighted && f.residuals.Usable() == 1 {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheInterceptIsWeighted"}}},
 	{"weights: batches have those of other rows", "internal/dpsco/oracle.go",
-		"		gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
+		"		table.Gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
 	{"weights: medians have weights of the target alone", "internal/dpsco/weights.go",
 		`range append(slices.Clone(x.X), x.Y) {`, `range append(slices.Clone(x.X[:0]), x.Y) {`, []tests{{"./internal/dpsco", "TestWeightedMedians"}}},
 	{"weights: scores count rows beside weighted numbers", "internal/dpsco/score_metrics.go",
@@ -833,7 +833,7 @@ var mutants = []mutant{
 	{"columns are divided by their largest value", "internal/dpsco/scaled.go",
 		"		divide(column, a.X[j])\n", "		largest := a.X[j]\n		for _, v := range column {\n			if math.Abs(v) < 1e12 {\n				largest = max(largest, math.Abs(v))\n			}\n		}\n		divide(column, largest)\n", []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
 	{"a description's means have half of their noise", "internal/dpsco/describe_rows.go",
-		`g.averages.Release(means, total.merged().Bounded(), src)`, `half(g.averages).Release(means, total.merged().Bounded(), src)` + "\n	return means\n}\n\nfunc half(noise mechanism) mechanism {\n	switch noise := noise.(type) {\n	case mech.Gaussian:\n		return mech.Gaussian{NoiseMultiplier: noise.NoiseMultiplier / 2}\n	case mech.Laplace:\n		return mech.Laplace{Epsilon: 2 * noise.Epsilon}\n	}\n	return noise\n}\n\nfunc unused(means []float64) []float64 {", []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+		`g.averages.Release(means, total.Merged().Bounded(), src)`, `half(g.averages).Release(means, total.Merged().Bounded(), src)` + "\n	return means\n}\n\nfunc half(noise mechanism) mechanism {\n	switch noise := noise.(type) {\n	case mech.Gaussian:\n		return mech.Gaussian{NoiseMultiplier: noise.NoiseMultiplier / 2}\n	case mech.Laplace:\n		return mech.Laplace{Epsilon: 2 * noise.Epsilon}\n	}\n	return noise\n}\n\nfunc unused(means []float64) []float64 {", []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"the sizes of groups have half of their noise", "internal/dpsco/groups.go",
 		"	noise.Release(noisy, counts.Bounded(), src)\n", "	if g, ok := noise.(mech.Gaussian); ok {\n		noise = mech.Gaussian{NoiseMultiplier: g.NoiseMultiplier / 2}\n	}\n	noise.Release(noisy, counts.Bounded(), src)\n", []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"newton: the sizes of targets of groups have half of their noise", "internal/dpsco/newton_groups.go",
@@ -847,12 +847,12 @@ var mutants = []mutant{
 	{"the weight that rows lose is not charged", "internal/dpsco/second_moments.go",
 		`Event: privacy.Compose{noise.Event(), lostNoise.Event()}`, `Event: privacy.Compose{noise.Event()}`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
 	{"the weight that rows lose has the noise of sums", "internal/dpsco/second_moments.go",
-		`lost.merged().Release(mean, lostNoise, src)`, `lost.merged().Release(mean, noise, src)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAddTheNoise"}}},
+		`lost.Merged().Release(mean, lostNoise, src)`, `lost.Merged().Release(mean, noise, src)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAddTheNoise"}}},
 	{"the weight that rows lose is exact", "internal/dpsco/second_moments.go",
 		`		Lost: float64(c.N) * mean[0], LostNoise`, `		Lost: floats.Dot(rootsOfLost(nil, append(x.X[:len(x.X):len(x.X)], x.Y), c.Bound), rootsOfLost(nil, append(x.X[:len(x.X):len(x.X)], x.Y), c.Bound)), LostNoise`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
 	{"second moments count complete rows exactly", "internal/dpsco/second_moments.go",
-		`	total.merged().Release(means, noise, src)
-`, `	total.merged().Release(means, noise, src)
+		`	total.Merged().Release(means, noise, src)
+`, `	total.Merged().Release(means, noise, src)
 	means[0] = 0
 	for _, v := range x.Y {
 		if math.Abs(v) <= math.MaxFloat64 {
@@ -861,12 +861,12 @@ var mutants = []mutant{
 	}
 `, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
 	{"rows of second moments are as long as the longest", "internal/dpsco/second_moments.go",
-		`	total, lost := merging[*mech.Moments]{total: mech.NewMoments(c)}, `, `	for _, v := range x.Y {
+		`	total, lost := table.Parts[*mech.Moments]{Total: mech.NewMoments(c)}, `, `	for _, v := range x.Y {
 		if math.Abs(v) < 1e100 {
 			c.Bound = max(c.Bound, math.Abs(v))
 		}
 	}
-	total, lost := merging[*mech.Moments]{total: mech.NewMoments(c)}, `, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
+	total, lost := table.Parts[*mech.Moments]{Total: mech.NewMoments(c)}, `, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
 	{"a person's rows count in full in second moments", "internal/dpsco/second_moments.go",
 		`X: columns}, len(b.Y), starts)`, `X: columns}, len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
 	{"a person loses the weight of all of its rows", "internal/dpsco/second_moments.go",
@@ -938,8 +938,8 @@ var mutants = []mutant{
 		}
 `, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"a description counts the values exactly", "internal/dpsco/describe_rows.go",
-		`	g.averages.Release(means, total.merged().Bounded(), src)
-`, `	g.averages.Release(means, total.merged().Bounded(), src)
+		`	g.averages.Release(means, total.Merged().Bounded(), src)
+`, `	g.averages.Release(means, total.Merged().Bounded(), src)
 	means[1] = -1
 	for _, v := range x.X[0] {
 		if numeric.IsFinite(v) {
@@ -948,14 +948,14 @@ var mutants = []mutant{
 	}
 `, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"means of a description are of the rows that say something", "internal/dpsco/describe_rows.go",
-		`	total, l := merging[*mech.Sum]{total: mech.NewSum(g.contract())}, g.layout()
+		`	total, l := table.Parts[*mech.Sum]{Total: mech.NewSum(g.contract())}, g.layout()
 `, `	c, l := g.contract(), g.layout()
 	for _, v := range x.X[0] {
 		if math.IsNaN(v) {
 			c.N = max(1, c.N-1)
 		}
 	}
-	total := merging[*mech.Sum]{total: mech.NewSum(c)}
+	total := table.Parts[*mech.Sum]{Total: mech.NewSum(c)}
 `, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"a description is of the rows of all levels", "internal/arrowio/arrowio.go",
 		`_, tells := only[field.Name]; tells {`, `_, tells := only[field.Name]; tells && false {`, []tests{{"./internal/arrowio", "TestRowsOfOtherLevelsHaveNoPlace"}}},
@@ -978,15 +978,15 @@ var mutants = []mutant{
 	{"fits are charged under scales that were taken back", "sql/functions/jobs.sql",
 		"  PERFORM dp_int.refuse_former_scales(j);\n", "", []tests{{"./tests", "TestJobsKeepTheirScales"}}},
 	{"one row is in every block", "internal/dpsco/aggregate.go",
-		`x.pick(rows)`, `x.pick(append(rows[:len(rows):len(rows)], 0))`, []tests{{"./internal/dpsco", "TestANeighbour"}}},
+		`x.Pick(rows)`, `x.Pick(append(rows[:len(rows):len(rows)], 0))`, []tests{{"./internal/dpsco", "TestANeighbour"}}},
 	{"the reserve of delta is spent twice", "internal/dpsco/problem.go",
 		`Delta: b.Delta - reserve}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestDefaultsPlan"}}},
 	{"epsilon is rounded upward", "internal/dpsco/problem.go",
 		`Epsilon: justBelow(b.Epsilon)`, `Epsilon: b.Epsilon`, []tests{{"./internal/dpsco", "TestTheCentrePlans"}}},
 	{"a plan runs on more rows than it is of", "internal/dpsco/plan.go",
-		`if x.Shape != p.shape || x.columns()`, `if x.GroupCount != p.shape.GroupCount || x.columns()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
+		`if x.Shape != p.shape || x.FeatureColumns()`, `if x.GroupCount != p.shape.GroupCount || x.FeatureColumns()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
 	{"a plan without weights runs on rows that have some", "internal/dpsco/plan.go",
-		`if x.weighted() != (p.maxWeight > 0) {`, `if !x.weighted() && p.maxWeight > 0 {`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
+		`if x.Weighted() != (p.maxWeight > 0) {`, `if !x.Weighted() && p.maxWeight > 0 {`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
 	{"a plan runs twice", "internal/dpsco/plan.go",
 		`p.spent.Swap(true)`, `p.spent.Load()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnce"}}},
 
@@ -1092,9 +1092,9 @@ var mutants = []mutant{
 	{"where counts of a group are cut follows from its true size", "internal/dpsco/newton_groups.go",
 		`NoiseMultiplier*math.Sqrt2, f.n), f.n)`, `NoiseMultiplier*math.Sqrt2, f.n), float64(max(a.parts[g].N, 1)))`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"counts are scored by the coefficients of the first group", "internal/dpsco/score_counts.go",
-		`g.predict(deviance, b)`, `predict(deviance, b, g.Coefficients[:b.D])`, []tests{{"./tests", "TestOtherModelsFitByGroups"}}},
-	{"a row is in two groups", "internal/dpsco/groups.go",
-		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco", "TestRowsAreSortedByGroup"}}},
+		`g.predict(deviance, b)`, `table.Predict(deviance, b, g.Coefficients[:b.D])`, []tests{{"./tests", "TestOtherModelsFitByGroups"}}},
+	{"a row is in two groups", "internal/dpsco/table/groups.go",
+		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco/table", "TestRowsAreSortedByGroup"}}},
 	{"objective perturbation of parts pays for one gap", "internal/mech/objpert/objpert.go",
 		`const movedFits = 2`, `const movedFits = 1`, []tests{{"./internal/mech/objpert", "TestPlanOfPartsPaysForTwoGaps|TestPartsHaveTheirPlan"}}},
 	{"objective perturbation of parts is planned as of one", "internal/mech/objpert/objpert.go",
@@ -1128,15 +1128,15 @@ var mutants = []mutant{
 	{"quantiles of parts: more records than N", "internal/mech/disjoint_quantile.go",
 		` || records > m.contract.N`, ` || records < 0`, []tests{{"./internal/mech", "TestMisuseOfDisjointQuantiles"}}},
 	{"a row's group in the fits of medians follows from its residual", "internal/dpsco/l1_groups.go",
-		"	groups := l1Groups{rows: x.byGroup()", `	for i := range x.Group {
+		"	groups := l1Groups{rows: x.ByGroup()", `	for i := range x.Group {
 		if len(x.Y) > 1 && x.Y[0] > 0 {
 			x.Group[i] = 0
 		}
 	}
-	groups := l1Groups{rows: x.byGroup()`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
-	{"rows of other groups stay in a person's record", "internal/dpsco/groups.go",
-		`if x.groupOf(i) == group {`, `if x.groupOf(i) == group || i == 3 {`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
-	{"records of a group begin where others did", "internal/dpsco/groups.go",
+	groups := l1Groups{rows: x.ByGroup()`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"rows of other groups stay in a person's record", "internal/dpsco/table/groups.go",
+		`if x.GroupOf(i) == group {`, `if x.GroupOf(i) == group || i == 3 {`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
+	{"records of a group begin where others did", "internal/dpsco/table/groups.go",
 		`part.First[part.N]+x.First[u+1]-x.First[u])`, `x.First[u+1])`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
 	{"disjoint parts may hold more records than N", "internal/mech/fixedpoint.go",
 		`if joined.records += part.records; joined.records > joined.contract.most() {`, `if joined.records += part.records; joined.records < 0 {`, []tests{{"./internal/mech", "TestMisuseOfDisjointPanics"}}},
@@ -1268,7 +1268,7 @@ var mutants = []mutant{
 	{"pushdown: a difference is as far from 0 as its terms", "internal/sqlsum/expr.go",
 		"least: min(a.least, b.least) * 0x1p-54", "least: min(a.least, b.least)", []tests{{"./internal/sqlsum", "TestSumsCancelNoFurtherThanTheirSpans"}}},
 	{"pushdown: what a failed pass leaves is released", "internal/dpsco/plan.go",
-		"x.Pushdown != nil && x.Pushdown.err != nil {", "false {", []tests{{"./internal/dpsco", "TestAFailedPassReleasesNothing"}}},
+		"x.Pushdown != nil && x.Pushdown.Err() != nil {", "false {", []tests{{"./internal/dpsco", "TestAFailedPassReleasesNothing"}}},
 	{"pushdown: a numeric that rounds to 0 is cast", "internal/arrowio/expressions.go",
 		"CASE WHEN pg_catalog.abs(%::pg_catalog.numeric) OPERATOR(pg_catalog.>=) '2.4703282292062328e-324'::pg_catalog.numeric THEN", "CASE WHEN true THEN", []tests{{"./internal/arrowio", "TestExpressionsOfTheLongestNumerics"}}},
 	{"pushdown: an infinite date is subtracted from", "internal/arrowio/expressions.go",

@@ -1,33 +1,30 @@
-package dpsco
+package table
 
 import (
 	"runtime"
 	"sync/atomic"
 
-	"gonum.org/v1/gonum/floats"
-
+	"dpsidecar/internal/dpsco/internal/hook"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
+
+	"gonum.org/v1/gonum/floats"
 )
 
-// blockRows is the largest number of rows in a block. It keeps the columns of a block in the
+// BlockRows is the largest number of rows in a block. It keeps the columns of a block in the
 // processor's cache from one loop over them to the next.
-const blockRows = 1024
+const BlockRows = 1024
 
-// onPass is called with the number of records of every pass. Tests use it to compare passes with
-// those planned.
-var onPass = func(records int) {}
-
-// pass makes one pass: it hands all rows, in blocks, to visitors that compute sums.
-func (x Data) pass(visitor func() func(first int, b Data)) {
-	onPass(x.N)
-	x.blocks(visitor)
+// Pass makes one pass: it hands all rows, in blocks, to visitors that compute sums.
+func (x Data) Pass(visitor func() func(first int, b Data)) {
+	hook.OnPass(x.N)
+	x.Blocks(visitor)
 }
 
-// blocks hands blocks of records to visitors, one visitor per core; first is the index of the
+// Blocks hands blocks of records to visitors, one visitor per core; first is the index of the
 // block's first record.
-func (x Data) blocks(visitor func() func(first int, b Data)) {
-	size := blockRows / max(1, x.MaxRows)
+func (x Data) Blocks(visitor func() func(first int, b Data)) {
+	size := BlockRows / max(1, x.MaxRows)
 	blocks := (x.N + size - 1) / size
 	var next atomic.Int64
 	var group mech.PanicGroup
@@ -41,7 +38,7 @@ func (x Data) blocks(visitor func() func(first int, b Data)) {
 					return
 				}
 				b.N = min(size, x.N-first)
-				low, high := x.span(first, first+b.N)
+				low, high := x.Span(first, first+b.N)
 				for j, column := range x.X {
 					b.X[j] = column[low:high]
 				}
@@ -52,7 +49,7 @@ func (x Data) blocks(visitor func() func(first int, b Data)) {
 				if x.Group != nil {
 					b.Group = x.Group[low:high]
 				}
-				b.setAuxiliary(x, func(_, column []float64) []float64 { return column[low:high] })
+				b.SetAuxiliary(x, func(_, column []float64) []float64 { return column[low:high] })
 				visit(first, b)
 			}
 		})
@@ -60,8 +57,8 @@ func (x Data) blocks(visitor func() func(first int, b Data)) {
 	group.Wait()
 }
 
-// predict writes <x_i, w> plus the row's offset for every row.
-func predict(dst []float64, b Data, w []float64) {
+// Predict writes <x_i, w> plus the row's offset for every row.
+func Predict(dst []float64, b Data, w []float64) {
 	constant := 0.0
 	if b.Intercept {
 		constant, w = w[0], w[1:]
