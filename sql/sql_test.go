@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/localpg"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/sql"
@@ -322,7 +322,7 @@ func TestShownEpsilonsOfAnySize(t *testing.T) {
 func TestStepsAreThoseOfTheLadder(t *testing.T) {
 	conn := database(t)
 	setUp(t, conn)
-	l := dpsco.Ladder{First: 700 * time.Millisecond, Last: 20}
+	l := plan.Ladder{First: 700 * time.Millisecond, Last: 20}
 	for k, seconds := range query[float64](t, conn, `
 		SELECT extract(epoch FROM dp_int.step(j, k) - j.read_at)::float8
 		  FROM jsonb_populate_record(NULL::dp_int.job, '{"read_at": "2026-01-01T00:00:00Z", "first_step": "700 ms"}') AS j, generate_series(0, 20) AS k ORDER BY k`) {

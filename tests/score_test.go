@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -379,10 +380,10 @@ func TestTheRowsThatAScoreNeeds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if slices.ContainsFunc(result.Metrics, func(m dpsco.Metric) bool { return m.Value != nil }) {
+				if slices.ContainsFunc(result.Metrics, func(m release.Metric) bool { return m.Value != nil }) {
 					values++
 				}
-				if slices.ContainsFunc(result.Metrics, func(m dpsco.Metric) bool { return m.Low != nil }) {
+				if slices.ContainsFunc(result.Metrics, func(m release.Metric) bool { return m.Low != nil }) {
 					intervals++
 				}
 			}

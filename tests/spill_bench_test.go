@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -55,7 +56,7 @@ func BenchmarkFitOnDisk(b *testing.B) {
 	}
 	for b.Loop() {
 		before := anonymous(b)
-		f, err := spill.New(os.TempDir(), spill.Bytes(4+dpsco.StreamColumns, int64(n)))
+		f, err := spill.New(os.TempDir(), spill.Bytes(4+plan.StreamColumns, int64(n)))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -39,7 +40,7 @@ func BenchmarkStreamsAPass(b *testing.B) {
 				runtime.GOMAXPROCS(cores)
 				b.ReportMetric(pass/stream, "one-core-streams/pass")
 				b.ReportMetric(pass, "ns/row/pass")
-				f, err := spill.New(os.TempDir(), spill.Bytes(features+1+dpsco.StreamColumns, int64(*streamRows)))
+				f, err := spill.New(os.TempDir(), spill.Bytes(features+1+plan.StreamColumns, int64(*streamRows)))
 				if err != nil {
 					b.Fatal(err)
 				}

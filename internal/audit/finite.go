@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -118,7 +119,7 @@ func exponentialMechanism() (FiniteMechanism, error) {
 	}
 	tables := sides(rows)
 	first, _ := tables()
-	plan := func() (*dpsco.Plan, error) {
+	plan := func() (*plan.Plan, error) {
 		return algorithm.Plan(first.Shape, privacy.Budget{Epsilon: epsilon}, privacy.Concentrated{})
 	}
 	if _, err := plan(); err != nil {

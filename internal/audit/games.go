@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -85,7 +86,7 @@ func (c worstCase) game(gets, claims privacy.Budget) (Game, error) {
 
 // shown returns the number that the game uses: the coefficient or, for two groups, the difference of their
 // coefficients.
-func shown(r dpsco.Result) float64 {
+func shown(r release.Result) float64 {
 	if len(r.Groups) == 2 {
 		return r.Groups[0].Coefficients[0] - r.Groups[1].Coefficients[0]
 	}

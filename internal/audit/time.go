@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -30,11 +31,11 @@ var timedFits = []worstCase{
 }
 
 // stepOf returns the part of an answer's time that an analyst can observe: the step of its ladder.
-func stepOf(l dpsco.Ladder, took time.Duration) float64 { return float64(l.At(took)) }
+func stepOf(l plan.Ladder, took time.Duration) float64 { return float64(l.At(took)) }
 
 // timingGame returns a game whose answer is show of a fit's time. It uses processor time, so that other
 // programs on the machine have no influence.
-func (f worstCase) timingGame(show func(dpsco.Ladder, time.Duration) float64) (Game, error) {
+func (f worstCase) timingGame(show func(plan.Ladder, time.Duration) float64) (Game, error) {
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	if f.pure {
 		b.Delta = 0
@@ -60,7 +61,7 @@ func (f worstCase) timingGame(show func(dpsco.Ladder, time.Duration) float64) (G
 		if _, err := p.Run(context.Background(), x, src); err != nil {
 			panic("audit: a run failed: " + err.Error())
 		}
-		return show(dpsco.NewLadder(p, jobTime), processorTime()-began)
+		return show(plan.NewLadder(p, jobTime), processorTime()-began)
 	}}, nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestTheTimeOfAFitIsRefuted(t *testing.T) {
 	f := timedFits[0]
 	f.tables = func() (a, b table.Data) { return nearPlane(300), nearPlane(3000) }
-	g, err := f.timingGame(func(_ dpsco.Ladder, took time.Duration) float64 { return took.Seconds() })
+	g, err := f.timingGame(func(_ plan.Ladder, took time.Duration) float64 { return took.Seconds() })
 	if err != nil {
 		t.Fatal(err)
 	}

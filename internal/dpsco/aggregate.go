@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
@@ -56,7 +57,7 @@ type SmoothCentre struct{ mech.Centre }
 // Errors: ErrInfeasible, for fewer points than mech.Centre needs, or coordinates that it refuses.
 func (c SmoothCentre) at(points, d int, _ float64) (*aggregation, error) {
 	if err := c.Check(points, d); err != nil {
-		return nil, infeasible(err)
+		return nil, plan.Infeasible(err)
 	}
 	return &aggregation{event: c.Event(), arithmetic: c.Arithmetic(), release: c.Release}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
@@ -174,18 +175,17 @@ func TestRangeMeanMutantsAreRefuted(t *testing.T) {
 	} {
 		right := RangeMean{Bins: mech.Bins{Width: 0.5, Half: 5}, Ratio: math.Sqrt2}
 		a := SampleAggregate{Blocks: 5, Loss: loss.Squared{}, Psi: prox.Zero{}, Aggregator: brokenMean{right, how}}
-		plan := func() *Plan {
+		plan := func() *plan.Plan {
 			g, err := a.at(s, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			run := g.run
 			if how == "a record in two blocks" {
-				run = estimates(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
+				g.run = estimates(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
 					return overlapping(ctx, a, x, src)
 				})
 			}
-			return &Plan{Event: g.event, shape: s, run: run}
+			return planOfStage(g, s)
 		}
 		var found error
 		r := rand.New(rand.NewPCG(3, 3))

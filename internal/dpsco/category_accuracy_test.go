@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -58,7 +59,7 @@ func explained(x [][]float64, y, w []float64) float64 {
 }
 
 // fitOnce fits copies of columns.
-func fitOnce(t *testing.T, a Algorithm, x [][]float64, y []float64, epsilon float64) float64 {
+func fitOnce(t *testing.T, a plan.Algorithm, x [][]float64, y []float64, epsilon float64) float64 {
 	t.Helper()
 	s := table.Shape{N: len(y), D: len(x) + 1, Intercept: true}
 	p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, privacy.Concentrated{})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
@@ -50,7 +51,7 @@ func setLevel(x table.Data, i, level int) {
 // Who changes level, or leaves them all, moves what is released by what the noise hides, also
 // where bounds count columns and not levels.
 func TestReplaysOfCategories(t *testing.T) {
-	requests := map[string]Algorithm{"staged": L1{Method: catalogue.MethodStaged, Sources: 3, Levels: []LevelColumns{{First: 1, Count: 3}}}}
+	requests := map[string]plan.Algorithm{"staged": L1{Method: catalogue.MethodStaged, Sources: 3, Levels: []LevelColumns{{First: 1, Count: 3}}}}
 	for _, model := range regressions() {
 		m, _ := catalogue.Find(model)
 		a := regression(m)
@@ -70,7 +71,7 @@ func TestReplaysOfCategories(t *testing.T) {
 		}
 		for range 30 {
 			x, y := someLevels(r, 23, strings.HasPrefix(name, "logistic"))
-			shares, err := replay(t, func() *Plan {
+			shares, err := replay(t, func() *plan.Plan {
 				p, err := a.Plan(x.Shape, budget, accountant)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -98,7 +99,7 @@ func TestReplaysOfCategories(t *testing.T) {
 // Bounds count the columns of the table where rows are as they came.
 func TestSourcesBoundRows(t *testing.T) {
 	s, b := table.Shape{N: 1_000_000, D: 101, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
-	for name, a := range map[string]Algorithm{
+	for name, a := range map[string]plan.Algorithm{
 		"feature_norm": Regression{Loss: losses["linear"], Method: catalogue.MethodJointMoments, Sources: 4},
 		"clip":         L1{Method: catalogue.MethodObjective, Sources: 4},
 	} {

@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 
@@ -31,7 +32,7 @@ type Centred struct {
 func (a Centred) at(s table.Shape, z float64) (*stage, error) {
 	centre, err := mean.Clip{Norm: a.Bound}.At(z*a.Ratio, s.N, s.D)
 	if err != nil {
-		return nil, infeasible(err)
+		return nil, plan.Infeasible(err)
 	}
 	estimators, event, err := a.Descent.estimators(s, z)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
@@ -26,7 +27,7 @@ func TestReplaysOfCentredDescents(t *testing.T) {
 				x, y = recordNeighbours(r, s, false)
 			}
 			name := fmt.Sprintf("%T, pair %d", l, k)
-			shares, err := replay(t, func() *Plan {
+			shares, err := replay(t, func() *plan.Plan {
 				p, err := scaled.Plan(s, generous, privacy.Concentrated{})
 				if err != nil || p.ChosenMethod != "centred descent" {
 					t.Fatalf("%s: %+v, %v", name, p, err)

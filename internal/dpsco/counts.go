@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"math"
 )
@@ -59,7 +60,7 @@ func (a Scaled) addExposures(x *table.Data) {
 
 // moveConstant converts the intercept and the ends of its interval into the table's units, for count
 // models.
-func (a Scaled) moveConstant(r *Result) {
+func (a Scaled) moveConstant(r *release.Result) {
 	if !a.Counts {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
@@ -55,11 +56,11 @@ func (d Descent) estimators(s table.Shape, z float64) (all []mean.Estimator, cos
 			n = u.Batch
 		}
 		if n > s.N {
-			return nil, nil, fmt.Errorf("%w: a batch of %d rows out of %d", ErrInfeasible, n, s.N)
+			return nil, nil, fmt.Errorf("%w: a batch of %d rows out of %d", plan.ErrInfeasible, n, s.N)
 		}
 		e, err := d.Mean.At(z, n, s.D)
 		if err != nil {
-			return nil, nil, infeasible(err)
+			return nil, nil, plan.Infeasible(err)
 		}
 		all = append(all, e)
 		if u.Calls == 0 {
@@ -69,7 +70,7 @@ func (d Descent) estimators(s table.Shape, z float64) (all []mean.Estimator, cos
 		if _, plain := e.Event().(privacy.Gaussian); n < s.N && (begin != nil || !plain) {
 			// There is no price here for two mechanisms on one batch, and the surcharge counts the
 			// coordinates of one Gaussian release of length D.
-			return nil, nil, fmt.Errorf("%w: this method takes all rows", ErrInfeasible)
+			return nil, nil, fmt.Errorf("%w: this method takes all rows", plan.ErrInfeasible)
 		}
 		if begin != nil {
 			cost = append(cost, begin)

@@ -14,6 +14,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
@@ -98,7 +99,7 @@ func TestBatchesRefuseWhatTheyCannotPrice(t *testing.T) {
 		"more rows than all of": {mean.Clip{Norm: 1}, 101},
 	} {
 		d := Descent{Mean: c.mean, Solver: solve.GD{Steps: 9, Batch: c.batch}}
-		if _, err := d.at(table.Shape{N: 100, D: 2}, 3); !errors.Is(err, ErrInfeasible) {
+		if _, err := d.at(table.Shape{N: 100, D: 2}, 3); !errors.Is(err, plan.ErrInfeasible) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		d.Solver = solve.GD{Steps: 9, Batch: 100}
@@ -142,7 +143,7 @@ func lossOf(method string) loss.Loss {
 // The answers do not depend on how many cores there are.
 func TestCoresChangeNoBit(t *testing.T) {
 	for name := range methods {
-		plan := func() *Plan {
+		plan := func() *plan.Plan {
 			p, err := Regression{Loss: lossOf(name), Method: name, Steps: 4}.Plan(table.Shape{N: 9000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 5, Delta: 1e-5}, privacy.Concentrated{})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -282,16 +283,16 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 		kind   error
 		phrase string
 	}{
-		{Regression{}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}, ErrParameter, "delta is 0"},
-		{Regression{}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: math.NaN(), Delta: 1e-6}, ErrParameter, "eps is NaN"},
-		{Regression{}, table.Shape{N: 0, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "no rows"},
-		{Regression{Steps: 2.5}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 2.5`},
-		{Regression{Steps: 501}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
-		{Regression{Penalty: catalogue.PenaltyGroupL1, Lambda: 1}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},
-		{Regression{Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
-		{Regression{Method: "sample_aggregate"}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "1000 rows are too few for eps 1 and 3 coefficients"},
-		{Regression{Method: "spgd_kamath", Blocks: 4}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "blocks is 4"},
-		{Regression{Method: "trimmed"}, table.Shape{N: 10, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Trim"},
+		{Regression{}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}, plan.ErrParameter, "delta is 0"},
+		{Regression{}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: math.NaN(), Delta: 1e-6}, plan.ErrParameter, "eps is NaN"},
+		{Regression{}, table.Shape{N: 0, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, plan.ErrInfeasible, "no rows"},
+		{Regression{Steps: 2.5}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, plan.ErrParameter, `"steps" is 2.5`},
+		{Regression{Steps: 501}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, plan.ErrParameter, `"steps" is 501`},
+		{Regression{Penalty: catalogue.PenaltyGroupL1, Lambda: 1}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, plan.ErrParameter, "groups"},
+		{Regression{Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, plan.ErrInfeasible, "16 blocks are too few"},
+		{Regression{Method: "sample_aggregate"}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, plan.ErrInfeasible, "1000 rows are too few for eps 1 and 3 coefficients"},
+		{Regression{Method: "spgd_kamath", Blocks: 4}, table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, plan.ErrInfeasible, "blocks is 4"},
+		{Regression{Method: "trimmed"}, table.Shape{N: 10, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, plan.ErrInfeasible, "Trim"},
 	} {
 		c.a.Loss = loss.Squared{}
 		_, err := c.a.Plan(c.s, c.b, privacy.Concentrated{})
@@ -300,7 +301,7 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 		}
 	}
 	_, err := Regression{Loss: loss.Squared{}}.Plan(table.Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.PureSum{})
-	if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "the budget of this data set has no delta, which this model needs") {
+	if !errors.Is(err, plan.ErrInfeasible) || !strings.Contains(err.Error(), "the budget of this data set has no delta, which this model needs") {
 		t.Errorf("under pure accounting: %v", err)
 	}
 }
@@ -346,7 +347,7 @@ func TestTheCentrePlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (privacy.Approx{Epsilon: justBelow(1), Delta: privacy.Reserve(1e-6)}); p.Event != want || p.Arithmetic != mech.Float64Grid || p.Parameters["noise_multiplier"] != nil {
+		if want := (privacy.Approx{Epsilon: plan.JustBelow(1), Delta: privacy.Reserve(1e-6)}); p.Event != want || p.Arithmetic != mech.Float64Grid || p.Parameters["noise_multiplier"] != nil {
 			t.Errorf("%v, marked %q, with %v", p.Event, p.Arithmetic, p.Parameters)
 		}
 	}
@@ -375,7 +376,7 @@ func TestAnEpsilonThatNoNoiseReachesIsNamed(t *testing.T) {
 			a.Blocks = 50
 		}
 		_, err := a.Plan(table.Shape{N: 1000, D: 3}, privacy.Budget{Epsilon: 1e-5, Delta: 1e-6}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)})
-		if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "cannot keep within eps") {
+		if !errors.Is(err, plan.ErrInfeasible) || !strings.Contains(err.Error(), "cannot keep within eps") {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

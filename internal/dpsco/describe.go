@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -89,8 +91,8 @@ type describing struct {
 	shape          table.Shape
 	pure           bool
 	quartiles      mech.RankQuantiles // of one column
-	distances      mechanism          // nil: not released
-	averages       mechanism
+	distances      mech.Mechanism     // nil: not released
+	averages       mech.Mechanism
 }
 
 // percents are the percentages of the three quartiles.
@@ -100,26 +102,26 @@ var percents = []int{25, 50, 75}
 // others are the features.
 //
 // Errors: ErrParameter, ErrInfeasible.
-func (a Describe) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a Describe) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
 	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0}
-	return g.plan(b, accountant, describeShares, func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+	return g.plan(b, accountant, describeShares, func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
 		figures, err := g.describe(ctx, x, src)
-		return Result{Figures: figures}, err
+		return release.Result{Figures: figures}, err
 	})
 }
 
 // Plan is as Describe.Plan.
-func (a SuggestScales) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a SuggestScales) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
 	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0, nonzero: true}
-	return g.plan(b, accountant, scaleShares, func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+	return g.plan(b, accountant, scaleShares, func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
 		scales, err := g.suggest(ctx, x, src)
-		return Result{Scales: scales}, err
+		return release.Result{Scales: scales}, err
 	})
 }
 
-func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split map[string]float64, run run) (*Plan, error) {
+func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split map[string]float64, run plan.RunFunc) (*plan.Plan, error) {
 	for j := range g.columns {
-		setDefault(&g.columns[j].Scale, 1)
+		plan.SetDefault(&g.columns[j].Scale, 1)
 		switch kind := g.columns[j].kind(); {
 		case kind == numberColumn:
 			g.numericColumns = append(g.numericColumns, j)
@@ -144,32 +146,32 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 	if err := g.checkReleases(); err != nil {
 		return nil, err
 	}
-	p := &Plan{
+	p := &plan.Plan{
 		Method:     g.method(),
 		Event:      event,
 		Parameters: g.parameters(),
 		Seconds:    g.seconds(),
 		Passes:     g.passes(),
-		firstRow:   true,
-		shape:      g.shape,
-		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
-			return run(ctx, x.FirstRows(), src)
-		},
+		FirstRow:   true,
+		Shape:      g.shape,
 	}
-	return p, p.severalRows(g.maxRows)
+	p.WithRun(func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
+		return run(ctx, x.FirstRows(), src)
+	})
+	return p, p.SeveralRows(g.maxRows)
 }
 
 // check refuses requests that cannot be planned.
 func (g *describing) check(b privacy.Budget, accountant privacy.Accountant) error {
 	switch {
 	case len(g.columns) != g.shape.Columns()+1:
-		return fmt.Errorf("%w: %d columns for a target and %d features", ErrParameter, len(g.columns), g.shape.Columns())
+		return fmt.Errorf("%w: %d columns for a target and %d features", plan.ErrParameter, len(g.columns), g.shape.Columns())
 	case !(b.Delta >= 0 && b.Delta < 1):
-		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
+		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", plan.ErrParameter, b.Delta)
 	case b.Delta > 0 && accountant == privacy.PureSum{}:
-		return fmt.Errorf("%w: the budget of this data set has no delta; ask with delta 0", ErrInfeasible)
+		return fmt.Errorf("%w: the budget of this data set has no delta; ask with delta 0", plan.ErrInfeasible)
 	}
-	return checkRequest(table.Shape{N: g.shape.N, D: len(g.columns)}, b)
+	return plan.Check(table.Shape{N: g.shape.N, D: len(g.columns)}, b)
 }
 
 // noise chooses the noise of all releases, and returns the event of them together.
@@ -192,7 +194,7 @@ func (g *describing) gaussianNoise(b privacy.Budget, accountant privacy.Accounta
 		g.averages = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(split[averagesRelease])}
 		return g.event()
 	}
-	z, err := calibrate(accountant, b, "a description", at)
+	z, err := plan.Calibrate(accountant, b, "a description", at)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +239,7 @@ func (g *describing) checkReleases() error {
 		checks = append(checks, g.distances.Check(), mech.CheckHistogram(g.bins(), g.shape.N, g.histograms()))
 	}
 	if err := errors.Join(checks...); err != nil {
-		return infeasible(err)
+		return plan.Infeasible(err)
 	}
 	return nil
 }

@@ -9,29 +9,10 @@ import (
 
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
-
-// Figure is one statistic of a column, or of all columns if Column is empty. Low to High is a 95 %
-// confidence interval that allows for sampling and noise. Unknown numbers are nil, and WhyNull gives
-// the reason.
-type Figure struct {
-	Column    string   `json:"column,omitempty"`
-	Statistic string   `json:"statistic"`
-	Value     *float64 `json:"value"`
-	Low       *float64 `json:"ci_low"`
-	High      *float64 `json:"ci_high"`
-	WhyNull   string   `json:"why_null,omitempty"`
-}
-
-// SuggestedScale is a scale and a centre for a column, nil where the noise hides them.
-type SuggestedScale struct {
-	Column string   `json:"column"`
-	Scale  *float64 `json:"scale"`
-	Center *float64 `json:"center"`
-	Note   string   `json:"note"`
-}
 
 // Reasons why a figure has no value or no interval.
 const (
@@ -59,24 +40,24 @@ func (g *describing) read(means []float64) described {
 
 // meanNoise returns the standard deviation of the noise of a mean. For Laplace noise it is the
 // standard deviation of the normal law with the same 95 % interval.
-func meanNoise(noise mechanism, c mech.Contract) float64 {
+func meanNoise(noise mech.Mechanism, c mech.Contract) float64 {
 	if noise, pure := noise.(mech.Laplace); pure {
-		return laplaceScale(noise, c) * math.Log(20) / 1.96
+		return noise.MeanScale(c) * math.Log(20) / 1.96
 	}
 	return noise.(mech.Gaussian).NoiseMultiplier * 2 * c.Bound * math.Sqrt(float64(c.D)) / float64(c.N)
 }
 
 // interval returns a figure with value and its 95 % interval for a normal error with the given
 // standard deviation. Value and ends are mapped into the range of the statistic by within.
-func interval(value, deviation float64, within func(float64) float64) Figure {
+func interval(value, deviation float64, within func(float64) float64) release.Figure {
 	value = within(value)
-	return Figure{Value: finite(value), Low: finite(within(value - 1.96*deviation)), High: finite(within(value + 1.96*deviation))}
+	return release.Figure{Value: release.Finite(value), Low: release.Finite(within(value - 1.96*deviation)), High: release.Finite(within(value + 1.96*deviation))}
 }
 
 func toShare(v float64) float64 { return numeric.ClampBetween(v, 0, 1) }
 
 // shareOf returns the share of rows with a property, from the mean of an indicator that is 1 or -1.
-func (d described) shareOf(mean float64) Figure {
+func (d described) shareOf(mean float64) release.Figure {
 	p := (1 + mean) / 2
 	return interval(p, math.Hypot(d.noise/2, math.Sqrt(toShare(p)*(1-toShare(p))/float64(d.shape.N))), toShare)
 }
@@ -94,10 +75,10 @@ func (d described) values(column int) float64 {
 }
 
 // trueShare returns the share of true among the values of a boolean column.
-func (d described) trueShare(column int) Figure {
+func (d described) trueShare(column int) release.Figure {
 	m, noise := d.usable(column)
-	if !(m > surely*noise) {
-		return Figure{WhyNull: whyFewValues}
+	if !(m > numeric.MinDenominator*noise) {
+		return release.Figure{WhyNull: whyFewValues}
 	}
 	s := d.means[d.start[column]+1]
 	p := (1 + s/m) / 2
@@ -106,10 +87,10 @@ func (d described) trueShare(column int) Figure {
 }
 
 // levelShare returns the share, among the values of the column, of a level with the given released count.
-func (d described) levelShare(column int, rows float64) Figure {
+func (d described) levelShare(column int, rows float64) release.Figure {
 	m, noise := d.usable(column)
-	if !(m > surely*noise) {
-		return Figure{WhyNull: whyFewValues}
+	if !(m > numeric.MinDenominator*noise) {
+		return release.Figure{WhyNull: whyFewValues}
 	}
 	n := float64(d.shape.N)
 	p := rows / n / m
@@ -119,27 +100,27 @@ func (d described) levelShare(column int, rows float64) Figure {
 
 // mean returns the mean of a column of numbers, whose values were clamped at c. The histogram of
 // sizes bounds the bias from clamping.
-func (d described) mean(column int, at place, c cutAt, sizes *magnitude.Histogram) Figure {
+func (d described) mean(column int, at place, c cutAt, sizes *magnitude.Histogram) release.Figure {
 	m, noise := d.usable(column)
 	switch {
-	case !(m > surely*noise), !(d.values(column) > d.needs(column, 25, at.quartiles)): // centre and cut may be anywhere
-		return Figure{WhyNull: whyFewValues}
+	case !(m > numeric.MinDenominator*noise), !(d.values(column) > d.needs(column, 25, at.quartiles)): // centre and cut may be anywhere
+		return release.Figure{WhyNull: whyFewValues}
 	case slices.ContainsFunc(at.quartiles, d.quartiles.Beyond):
-		return Figure{WhyNull: whyBeyond}
+		return release.Figure{WhyNull: whyBeyond}
 	case !sizes.Seen():
-		return Figure{WhyNull: whyHidden}
+		return release.Figure{WhyNull: whyHidden}
 	case sizes.Top() <= minEdge: // values other than the median are hidden, and the cut is far below the quartiles
 		if at.quartiles[0] == at.quartiles[2] {
-			return Figure{WhyNull: whyFewDiffer}
+			return release.Figure{WhyNull: whyFewDiffer}
 		}
-		return Figure{WhyNull: whyHidden}
+		return release.Figure{WhyNull: whyHidden}
 	case sizes.Top() == magnitude.Bins-1: // the last bin, which has no upper edge, is visible, as where a quartile lies between an atom and the other values
-		return Figure{WhyNull: whyFewCarry}
+		return release.Figure{WhyNull: whyFewCarry}
 	}
 	n := float64(d.shape.N)
 	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
-	f := Figure{Value: finite(c.centre + c.cut*numeric.ClampTo(t, 1))}
-	if why := magnitude.Heavy(sizes, sizeIndex.Coarse, whyFewHidden); why != "" {
+	f := release.Figure{Value: release.Finite(c.centre + c.cut*numeric.ClampTo(t, 1))}
+	if why := magnitude.Heavy(sizes, magnitude.MeanIndex.Coarse, whyFewHidden); why != "" {
 		if f.WhyNull = why; d.columns[column].Whole && at.quartiles[2]-at.quartiles[0] <= 1 {
 			f.WhyNull = whyFewLevels
 		}
@@ -148,13 +129,13 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitude.Histogra
 	sampling := max(0, squares-t*t) / m / n
 	variance := sampling + square(d.noise/m) + square(t*noise/m)
 	df := max(1, 2*square(variance/(d.noise/2/m/m/n)))
-	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.PowerTail(c.cut, 1, magnitude.IndexTail)/m)
-	f.Low, f.High = finite(c.centre+c.cut*t-half), finite(c.centre+c.cut*t+half)
+	half := numeric.HalfWidth(c.cut*math.Sqrt(variance), df, magnitude.BiasShare*sizes.PowerTail(c.cut, 1, magnitude.IndexTail)/m)
+	f.Low, f.High = release.Finite(c.centre+c.cut*t-half), release.Finite(c.centre+c.cut*t+half)
 	return f
 }
 
 // describe makes the releases and computes the figures from them.
-func (g *describing) describe(ctx context.Context, x table.Data, src *mech.Source) ([]Figure, error) {
+func (g *describing) describe(ctx context.Context, x table.Data, src *mech.Source) ([]release.Figure, error) {
 	x = allColumns(x)
 	three, err := g.selectQuartiles(ctx, x, src)
 	if err != nil {
@@ -189,9 +170,9 @@ func (g *describing) sizes(counts []float64, at place) *magnitude.Histogram {
 	return magnitude.Read(either, math.Sqrt2*g.distanceStdDev(), at.unit, math.Inf(1), float64(g.shape.N)).AsRun()
 }
 
-// distanceStdDev returns countStdDev of the histograms of distances, which are released together.
+// distanceStdDev returns magnitude.CountStdDev of the histograms of distances, which are released together.
 func (g *describing) distanceStdDev() float64 {
-	one, columns := countStdDev(g.distances, 1, laplaceTailOfMagnitudes), float64(g.histograms())
+	one, columns := magnitude.CountStdDev(g.distances, 1, magnitude.LaplaceTail), float64(g.histograms())
 	if _, pure := g.distances.(mech.Laplace); pure {
 		return one * columns
 	}
@@ -207,8 +188,8 @@ func (g *describing) cheapest(sizes *magnitude.Histogram) float64 {
 }
 
 // figures lists all figures: those of the columns in their order, then the share of complete rows.
-func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes []*magnitude.Histogram) (all []Figure) {
-	add := func(column, statistic string, f Figure) {
+func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes []*magnitude.Histogram) (all []release.Figure) {
+	add := func(column, statistic string, f release.Figure) {
 		f.Column, f.Statistic = column, statistic
 		all = append(all, f)
 	}
@@ -237,7 +218,7 @@ func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes [
 }
 
 // suggest makes the releases and computes the scales from them.
-func (g *describing) suggest(ctx context.Context, x table.Data, src *mech.Source) (all []SuggestedScale, err error) {
+func (g *describing) suggest(ctx context.Context, x table.Data, src *mech.Source) (all []release.Scale, err error) {
 	x = allColumns(x)
 	three, err := g.selectQuartiles(ctx, x, src)
 	if err != nil {
@@ -247,7 +228,7 @@ func (g *describing) suggest(ctx context.Context, x table.Data, src *mech.Source
 	for j, c := range g.columns {
 		if kind := c.kind(); kind != numberColumn {
 			note := map[bool]string{true: "boolean: it needs no scale", false: "a category: it needs no scale"}[kind == flagColumn]
-			all = append(all, SuggestedScale{c.Name, finite(1), finite(0), note})
+			all = append(all, release.Scale{Column: c.Name, Scale: release.Finite(1), Center: release.Finite(0), Note: note})
 			continue
 		}
 		all = append(all, d.scaleOf(j, three[k]))
@@ -264,8 +245,8 @@ const (
 )
 
 // scaleOf returns the scale of a column of numbers; q holds the quartiles of its nonzero values.
-func (d described) scaleOf(column int, q []float64) SuggestedScale {
-	s := SuggestedScale{Column: d.columns[column].Name}
+func (d described) scaleOf(column int, q []float64) release.Scale {
+	s := release.Scale{Column: d.columns[column].Name}
 	n := float64(d.shape.N)
 	there, _ := d.usable(column)
 	nonzero := (1 + d.means[d.start[column]+1]) / 2
@@ -288,10 +269,10 @@ func (d described) scaleOf(column int, q []float64) SuggestedScale {
 	}
 	if spread := q[2] - q[0]; spread > 0 && math.Abs(q[1]) > farFromZero*spread && nonzero > fewZeros*there {
 		scale := roundScale(spread / 1.35) // the standard deviation of a normal law with this interquartile range
-		s.Scale, s.Center = finite(scale), finite(math.Round(q[1]/scale)*scale)
+		s.Scale, s.Center = release.Finite(scale), release.Finite(math.Round(q[1]/scale)*scale)
 		return s
 	}
-	s.Scale, s.Center = finite(roundScale(largest)), finite(0)
+	s.Scale, s.Center = release.Finite(roundScale(largest)), release.Finite(0)
 	return s
 }
 

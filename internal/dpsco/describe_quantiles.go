@@ -6,22 +6,23 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/release"
 )
 
 // quantile returns quartile number k. Its interval ends at the values that are as many rows away as
 // sampling and selection may shift the quartile.
-func (d described) quantile(column, k int, at place, counts []float64) Figure {
+func (d described) quantile(column, k int, at place, counts []float64) release.Figure {
 	values, percent, value := d.values(column), percents[k], at.quartiles[k]
 	if !(values > d.needs(column, percent, at.quartiles)) {
-		return Figure{WhyNull: whyFewValues}
+		return release.Figure{WhyNull: whyFewValues}
 	}
 	if d.quartiles.Beyond(value) {
-		return Figure{WhyNull: whyBeyond}
+		return release.Figure{WhyNull: whyBeyond}
 	}
 	p, rows, selected := float64(percent)/100, d.rowsOff(percent, values, 0), float64(likelyOffRanks)
 	w := walk{place: at, counts: counts, noise: d.distanceStdDev()}
 	if w.seen(k, -1) > p*values+farOff*rows || w.seen(k, 1) > (1-p)*values+farOff*rows {
-		return Figure{WhyNull: whyFewValues}
+		return release.Figure{WhyNull: whyFewValues}
 	}
 	if math.Abs(value) < 2*max(at.gap(k, 1), at.gap(k, -1))*rows/(values/4) && counts[k] < rows {
 		rows, selected = d.rowsOff(percent, values, zeroRanks), selected+zeroRanks
@@ -37,7 +38,7 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	if d.columns[column].Whole {
 		value, low, high = math.Round(value), math.Floor(low), math.Ceil(high)
 	}
-	f := Figure{Value: finite(value), Low: finite(min(low, value)), High: finite(max(high, value))}
+	f := release.Figure{Value: release.Finite(value), Low: release.Finite(min(low, value)), High: release.Finite(max(high, value))}
 	if f.Low == nil || f.High == nil {
 		f.Low, f.High, f.WhyNull = nil, nil, whyHidden
 	}

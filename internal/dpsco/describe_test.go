@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -18,7 +20,7 @@ import (
 
 // planner is a Describe or a SuggestScales.
 type planner interface {
-	Plan(s table.Shape, b privacy.Budget, a privacy.Accountant) (*Plan, error)
+	Plan(s table.Shape, b privacy.Budget, a privacy.Accountant) (*plan.Plan, error)
 }
 
 // describers are of tables with numbers and with flags, the target among them.
@@ -34,7 +36,7 @@ func describers(kinds string) []planner {
 	return []planner{Describe{Columns: columns}, SuggestScales{Columns: slices.Clone(columns)}}
 }
 
-func runOf(t *testing.T, a planner, x table.Data, b privacy.Budget, seed uint64) Result {
+func runOf(t *testing.T, a planner, x table.Data, b privacy.Budget, seed uint64) release.Result {
 	t.Helper()
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
@@ -57,7 +59,7 @@ func TestReplaysOfDescriptions(t *testing.T) {
 				r := rand.New(rand.NewPCG(3, 3))
 				for k := range 40 {
 					s := table.Shape{N: 23, D: len(kinds) - 1}
-					plan := func() *Plan {
+					plan := func() *plan.Plan {
 						p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
 						if err != nil {
 							t.Fatal(err)
@@ -123,7 +125,7 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 			for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
 				for _, b := range []privacy.Budget{{Epsilon: 0.1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
 					p, err := a.Plan(s, b, accountant)
-					if errors.Is(err, ErrInfeasible) && accountant == order && b.Epsilon < 1 {
+					if errors.Is(err, plan.ErrInfeasible) && accountant == order && b.Epsilon < 1 {
 						continue // less than the order can prove
 					}
 					if err != nil {
@@ -157,7 +159,7 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 		g.laplaceNoise(0.7, describeShares)
 		sum := new(big.Rat).SetFloat64(g.quartiles.Epsilon)
 		sum.Mul(sum, big.NewRat(int64(3*count), 1))
-		for _, noise := range []mechanism{g.distances, g.averages} {
+		for _, noise := range []mech.Mechanism{g.distances, g.averages} {
 			sum.Add(sum, new(big.Rat).SetFloat64(noise.(mech.Laplace).Epsilon))
 		}
 		if sum.Cmp(new(big.Rat).SetFloat64(0.7)) >= 0 {
@@ -176,11 +178,11 @@ func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 		privacy.Accountant
 		error
 	}{
-		"too few columns":      {Describe{Columns: good.Columns[:1]}, s, b, privacy.Concentrated{}, ErrParameter},
-		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
-		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
-		"delta on a pure data": {good, s, b, privacy.PureSum{}, ErrInfeasible},
-		"no rows":              {good, table.Shape{N: 0, D: 1}, b, privacy.Concentrated{}, ErrInfeasible},
+		"too few columns":      {Describe{Columns: good.Columns[:1]}, s, b, privacy.Concentrated{}, plan.ErrParameter},
+		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, plan.ErrParameter},
+		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, plan.ErrParameter},
+		"delta on a pure data": {good, s, b, privacy.PureSum{}, plan.ErrInfeasible},
+		"no rows":              {good, table.Shape{N: 0, D: 1}, b, privacy.Concentrated{}, plan.ErrInfeasible},
 	} {
 		if _, err := c.Describe.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
 			t.Errorf("%s: %v", name, err)

@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
@@ -27,7 +28,7 @@ type Forecast struct {
 // Expect forecasts a fit, in the table's units.
 //
 // Errors: those of Plan.
-func Expect(a Algorithm, s table.Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
+func Expect(a plan.Algorithm, s table.Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
 	if f, ok := a.(forecaster); ok {
 		return f.expect(s, b, accountant)
 	}
@@ -41,7 +42,7 @@ type forecaster interface {
 // RowsFor returns the least number of rows, to within about a tenth, for which the largest expected deviation
 // and Forecast.Shrinkage are both at most share. It returns 0 if there is no forecast or the number is not below
 // 2^40.
-func RowsFor(share float64, a Algorithm, s table.Shape, b privacy.Budget, accountant privacy.Accountant) int {
+func RowsFor(share float64, a plan.Algorithm, s table.Shape, b privacy.Budget, accountant privacy.Accountant) int {
 	const steps = 7 // per factor of two
 	low, high := 0, 40*steps
 	for low < high {

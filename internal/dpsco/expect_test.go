@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -112,7 +113,7 @@ func TestExpectOfRangeMean(t *testing.T) {
 }
 
 // expectation is the root mean square of what Expect says of the coefficients.
-func expectation(t *testing.T, a Algorithm, s table.Shape, b privacy.Budget) float64 {
+func expectation(t *testing.T, a plan.Algorithm, s table.Shape, b privacy.Budget) float64 {
 	t.Helper()
 	expected, err := Expect(a, s, b, privacy.Concentrated{})
 	if err != nil || len(expected.Deviation) != s.D {
@@ -153,7 +154,7 @@ func TestExpectServesEveryMethod(t *testing.T) {
 // In the table's units, and fewer rows than RowsFor says do not do.
 func TestRowsFor(t *testing.T) {
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
-	for method, a := range map[string]Algorithm{"gd": mustRecipe(t, "linear", "gd"), "l1": mustRecipe(t, "l1", catalogue.MethodObjective)} {
+	for method, a := range map[string]plan.Algorithm{"gd": mustRecipe(t, "linear", "gd"), "l1": mustRecipe(t, "l1", catalogue.MethodObjective)} {
 		s, b := table.Shape{N: 10, D: 3, Intercept: true}, b
 		if method == "l1" {
 			b.Delta = 0
@@ -182,7 +183,7 @@ func TestRowsFor(t *testing.T) {
 }
 
 // centreRecipe is sample_aggregate as printed.
-func centreRecipe(t *testing.T, model string, radius float64) Algorithm {
+func centreRecipe(t *testing.T, model string, radius float64) plan.Algorithm {
 	t.Helper()
 	a, err := Recipe(model, map[string]any{"method": "sample_aggregate", "aggregator": "centre", "radius": radius}, nil)
 	if err != nil {
@@ -191,7 +192,7 @@ func centreRecipe(t *testing.T, model string, radius float64) Algorithm {
 	return a
 }
 
-func mustRecipe(t *testing.T, model, method string) Algorithm {
+func mustRecipe(t *testing.T, model, method string) plan.Algorithm {
 	t.Helper()
 	a, err := Recipe(model, map[string]any{"method": method}, nil)
 	if err != nil {
@@ -224,7 +225,7 @@ func scaledTable(s table.Shape, labels bool) table.Data {
 
 // deviation is the root mean square, over coefficients and draws, of fits of one
 // table around their mean.
-func deviation(t *testing.T, a Algorithm, x table.Data, b privacy.Budget) float64 {
+func deviation(t *testing.T, a plan.Algorithm, x table.Data, b privacy.Budget) float64 {
 	const draws = 12
 	src := mechtest.Source(t, 3)
 	fits := make([][]float64, x.D)

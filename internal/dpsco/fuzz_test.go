@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -55,7 +56,7 @@ func FuzzOptions(f *testing.F) {
 		s := table.Shape{N: n % 64, D: d % 4}
 		a, err := Recipe(model, given, []string{"a", "b", "c"}[:max(0, s.D)])
 		if err != nil {
-			if !errors.Is(err, ErrParameter) {
+			if !errors.Is(err, plan.ErrParameter) {
 				t.Errorf("an error of another kind: %v", err)
 			}
 			return
@@ -65,7 +66,7 @@ func FuzzOptions(f *testing.F) {
 		}
 		p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon, Delta: delta}, privacy.Concentrated{})
 		if err != nil {
-			if !errors.Is(err, ErrParameter) && !errors.Is(err, ErrInfeasible) {
+			if !errors.Is(err, plan.ErrParameter) && !errors.Is(err, plan.ErrInfeasible) {
 				t.Errorf("an error of another kind: %v", err)
 			}
 			return

@@ -8,8 +8,11 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/internal/hook"
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 
@@ -23,14 +26,8 @@ import (
 // of one release (mech/disjoint.md). The sizes of the groups are private: they are released once,
 // with noise, and every computation that needs a size uses the released one.
 
-// Group is the fit of one group and the group's released share of the rows, clamped to [0, 1].
-type Group struct {
-	Share float64
-	Result
-}
-
 // errWeightsOfGroups is the error for a fit by groups with weights.
-var errWeightsOfGroups = fmt.Errorf("%w: fits by groups take no weights; leave the weight out, or fit one group at a time with where_level", ErrInfeasible)
+var errWeightsOfGroups = fmt.Errorf("%w: fits by groups take no weights; leave the weight out, or fit one group at a time with where_level", plan.ErrInfeasible)
 
 // groupShare is the share of the zCDP budget that the release of the group sizes takes.
 const groupShare = 0.03
@@ -59,9 +56,9 @@ func (p *problem) checkGroups(f fit) error {
 // that there are too few rows for the methods that do.
 func whyNoGroups(s table.Shape, method string) error {
 	if method == catalogue.MethodAuto {
-		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, s.GroupCount, s.D)
+		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", plan.ErrInfeasible, s.GroupCount, s.D)
 	}
-	return fmt.Errorf("%w: method %q does not fit by groups; leave it out", ErrParameter, method)
+	return fmt.Errorf("%w: method %q does not fit by groups; leave it out", plan.ErrParameter, method)
 }
 
 // groupBins returns one bin per group.
@@ -73,7 +70,7 @@ func checkGroupSizes(s table.Shape) error {
 		return nil
 	}
 	if err := mech.CheckHistogram(groupBins(s.GroupCount), s.N, 1); err != nil {
-		return infeasible(err)
+		return plan.Infeasible(err)
 	}
 	return nil
 }
@@ -111,8 +108,8 @@ func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech
 }
 
 // groupSizes releases the group sizes and returns the shares of the rows and the sizes to be used.
-func groupSizes(x table.Data, noise mechanism, src *mech.Source) (shares []float64, sizes []groupSize) {
-	released, deviation := releaseGroupSizes(x, noise, src), countStdDev(noise, 1, laplaceTailOfMagnitudes)
+func groupSizes(x table.Data, noise mech.Mechanism, src *mech.Source) (shares []float64, sizes []groupSize) {
+	released, deviation := releaseGroupSizes(x, noise, src), magnitude.CountStdDev(noise, 1, magnitude.LaplaceTail)
 	for g, rows := range sizesToUse(released, x.N, deviation) {
 		shares = append(shares, numeric.ClampBetween(released[g]/float64(x.N), 0, 1))
 		sizes = append(sizes, groupSize{rows, numeric.ClampBetween(released[g]-sizeDoubt*deviation, 0, rows), released[g] < minKnownGroup*deviation})
@@ -122,13 +119,13 @@ func groupSizes(x table.Data, noise mechanism, src *mech.Source) (shares []float
 
 // pooled returns the results of all groups, shrunk toward their mean if asked. Coefficients that a
 // penalty has set to 0 stay 0.
-func (a *groups) pooled(results []Result, estimates []estimate, asked bool, psi prox.Operator) Result {
-	out := make([]Group, len(results))
+func (a *groups) pooled(results []release.Result, estimates []estimate, asked bool, psi prox.Operator) release.Result {
+	out := make([]release.Group, len(results))
 	for g, r := range results {
-		out[g] = Group{a.common.shares[g], r}
+		out[g] = release.Group{Share: a.common.shares[g], Result: r}
 	}
 	if !asked {
-		return Result{Groups: out}
+		return release.Result{Groups: out}
 	}
 	_, penalised := psi.(prox.Sum)
 	for g, w := range pool(estimates, a.common.p, a.common.w) {
@@ -139,7 +136,7 @@ func (a *groups) pooled(results []Result, estimates []estimate, asked bool, psi 
 		}
 		out[g].Coefficients = w
 	}
-	return Result{Groups: out}
+	return release.Result{Groups: out}
 }
 
 // sizeDoubt is the number of standard deviations of noise by which groupSize.least is below the
@@ -154,7 +151,7 @@ const minKnownGroup = 10
 const smallGroup = "too few rows of this group for this budget"
 
 // releaseGroupSizes releases the number of records of each group.
-func releaseGroupSizes(x table.Data, noise mechanism, src *mech.Source) (sizes []float64) {
+func releaseGroupSizes(x table.Data, noise mech.Mechanism, src *mech.Source) (sizes []float64) {
 	hook.OnPass(x.N)
 	bins := groupBins(x.GroupCount)
 	counts, place := mech.NewHistogram(bins, x.N, 1), make([]float64, x.N)

@@ -12,6 +12,8 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -63,7 +65,7 @@ func TestFitsByGroupsReplay(t *testing.T) {
 				asCounts(r, &x, &y)
 			}
 			z := []float64{0.01, 0.05, 0.3, 3}[k/3%4]
-			shares, err := replay(t, func() *Plan { return planOf(t, a, x.Shape, z) }, x, y)
+			shares, err := replay(t, func() *plan.Plan { return planOf(t, a, x.Shape, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -175,7 +177,7 @@ func TestGroupsAreFittedTogetherOrApart(t *testing.T) {
 
 // Medians by groups are no worse than one model or models of their own by much, in pure epsilon.
 func TestMediansByGroups(t *testing.T) {
-	run := func(a L1, x table.Data, eps float64, seed uint64) Result {
+	run := func(a L1, x table.Data, eps float64, seed uint64) release.Result {
 		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})
 		if err != nil {
 			t.Fatal(err)
@@ -533,15 +535,15 @@ func TestWhatDoesNotFitByGroupsIsRefused(t *testing.T) {
 		n    int
 		want error
 	}{
-		"a method of a paper": {Regression{Loss: loss.Squared{}, Method: "gd"}, 10_000, ErrParameter},
-		"few rows":            {Regression{Loss: loss.Squared{}}, 300, ErrInfeasible},
+		"a method of a paper": {Regression{Loss: loss.Squared{}, Method: "gd"}, 10_000, plan.ErrParameter},
+		"few rows":            {Regression{Loss: loss.Squared{}}, 300, plan.ErrInfeasible},
 	} {
 		_, err := c.a.Plan(table.Shape{N: c.n, D: 3, GroupCount: 4}, privacy.Budget{Epsilon: .3, Delta: 1e-6}, privacy.Concentrated{})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for method, want := range map[string]error{"": ErrInfeasible, catalogue.MethodAuto: ErrInfeasible, catalogue.MethodStaged: nil, catalogue.MethodExponential: ErrParameter, catalogue.MethodObjective: ErrParameter} {
+	for method, want := range map[string]error{"": plan.ErrInfeasible, catalogue.MethodAuto: plan.ErrInfeasible, catalogue.MethodStaged: nil, catalogue.MethodExponential: plan.ErrParameter, catalogue.MethodObjective: plan.ErrParameter} {
 		if _, err := (L1{Method: method}).Plan(table.Shape{N: 300, D: 3, GroupCount: 4}, privacy.Budget{Epsilon: .3}, privacy.PureSum{}); !errors.Is(err, want) {
 			t.Errorf("medians by %q: %v", method, err)
 		}

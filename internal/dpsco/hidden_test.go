@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 )
 
@@ -126,7 +127,7 @@ func TestAHiddenNumberLeavesNoIntervals(t *testing.T) {
 		{nil, nil, true}, {[]int{0, 1}, []int{1, 2}, true}, {[]int{1}, []int{2}, true},
 		{nil, []int{2}, false}, {[]int{0}, []int{2}, false}, {[]int{1}, []int{1, 2}, false}, {[]int{2}, []int{2}, false},
 	} {
-		r := Result{Coefficients: make([]float64, 3), Low: make([]float64, 3), Hidden: c.hidden, WhyNull: hiddenDirection}
+		r := release.Result{Coefficients: make([]float64, 3), Low: make([]float64, 3), Hidden: c.hidden, WhyNull: hiddenDirection}
 		Scaled{X: []float64{1, 1}, Flags: c.flags}.withholdBesideNumbers(&r)
 		if (r.Low != nil) != c.intervals || !slices.Equal(r.Hidden, c.hidden) || r.WhyNull != hiddenDirection {
 			t.Errorf("flags %v, hidden %v: %+v", c.flags, c.hidden, r)

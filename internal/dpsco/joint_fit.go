@@ -6,6 +6,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 
@@ -192,7 +193,7 @@ func (f *jointFit) sumPilot(t int, x table.Data) jointPilot {
 			r.countFirst(e, r.e, f.Scale)
 			r.countFirst(l, r.length, 1)
 			if t == pilotPasses-1 {
-				countSizes(g, r.products(f.Scale), r.bins)
+				magnitude.Count(g, r.products(f.Scale), r.bins)
 			}
 			r.addPilot(m, f.bound, f.cut, f.shortened[first:first+r.n])
 		}
@@ -517,9 +518,9 @@ func (f *jointFit) proximal(w []float64) { linalg.ProximalStep(f.Psi, f.p, w, 1)
 
 // finish returns the coefficients, with the corrections of the slopes and of the intercept's step shrunk toward
 // the pilot fit by as much as noise explains, and the estimates of their errors.
-func (f *jointFit) finish() Result {
+func (f *jointFit) finish() release.Result {
 	keeps, drift := f.keeps()
-	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptIntercept(f.interceptKeep())), NoiseCovariance: f.noise(keeps, drift)}
+	r := release.Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptIntercept(f.interceptKeep())), NoiseCovariance: f.noise(keeps, drift)}
 	f.errors(&r)
 	return r
 }

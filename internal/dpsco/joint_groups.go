@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -58,11 +59,11 @@ func shrunkBy(step []float64, deviation float64) []float64 {
 }
 
 // finish returns the fit of all rows, or the fits of the groups, pooled if asked.
-func (a *jointParts) finish() Result {
+func (a *jointParts) finish() release.Result {
 	if a.common == nil {
 		return a.fits[0].finish()
 	}
-	var results []Result
+	var results []release.Result
 	var estimates []estimate
 	for _, f := range a.fits {
 		results, estimates = append(results, f.finish()), append(estimates, f.estimate())

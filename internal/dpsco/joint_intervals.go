@@ -7,6 +7,8 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/release"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -130,16 +132,16 @@ func (f *jointFit) influences() *mat.Dense {
 
 // errors writes the standard errors and intervals of the coefficients to r, or the reason why there
 // are none. The intervals are centred at the fit without shrinkage.
-func (f *jointFit) errors(r *Result) {
+func (f *jointFit) errors(r *release.Result) {
 	why := f.whyNoIntervals()
 	if why == "" {
-		why = r.hide(f.p, f.shape.Intercept, f.hiddenDirections(), f.whyUncertain)
+		why = hide(r, f.p, f.shape.Intercept, f.hiddenDirections(), f.whyUncertain)
 	}
 	if why != "" {
-		r.withhold(why)
+		withhold(r, why)
 		return
 	}
-	r.rareTarget = f.hidesTargets()
+	r.RareTarget = f.hidesTargets()
 	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.interceptMeans.outer), f.influences(), f.stepAllowance()
 	shown := f.shownBias(influences)
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
@@ -151,11 +153,11 @@ func (f *jointFit) errors(r *Result) {
 		}
 		bias := max(floats.Norm(a, 2)*steps+math.Abs(intercept)*f.interceptAllowance(), math.Abs(shown[j]))
 		deviation, df := math.Sqrt(r.Covariance.At(j, j)), f.degrees(r.Covariance.At(j, j), influences.RowView(j))
-		half := halfWidth(deviation, df, bias)
+		half := numeric.HalfWidth(deviation, df, bias)
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
 		r.Low, r.High = append(r.Low, centre[j]-half), append(r.High, centre[j]+half)
 	}
-	r.withholdUnlessFinite()
+	withholdUnlessFinite(r)
 }
 
 // heavyProducts is the index below which the tail of products beyond the visible bins is taken to fall no

@@ -12,6 +12,8 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -20,7 +22,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-func resultOf(t *testing.T, a Algorithm, x table.Data, eps float64, seed uint64) Result {
+func resultOf(t *testing.T, a plan.Algorithm, x table.Data, eps float64, seed uint64) release.Result {
 	t.Helper()
 	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
 	if err != nil {
@@ -206,14 +208,14 @@ func TestSmallWeightsMakeNoTargetRare(t *testing.T) {
 	}
 }
 
-// combined is the interval of the sum of coefficients with weights c, as dp_predict_interval
+// intervalOfSum is the interval of the sum of coefficients with weights c, as dp_predict_interval
 // makes it.
-func (r Result) combined(c []float64) (middle, half float64) {
+func intervalOfSum(r release.Result, c []float64) (middle, half float64) {
 	v, least := mat.NewVecDense(len(c), c), slices.Min(r.DF)
 	for j := range c {
 		middle += c[j] * (r.Low[j] + r.High[j]) / 2
 	}
-	return middle, halfWidth(math.Sqrt(mat.Inner(v, r.Covariance, v)), least, math.Sqrt(mat.Inner(v, r.Bias, v)))
+	return middle, numeric.HalfWidth(math.Sqrt(mat.Inner(v, r.Covariance, v)), least, math.Sqrt(mat.Inner(v, r.Bias, v)))
 }
 
 // Intervals cover the prediction of the law at rows of it, and are narrower than what the
@@ -232,7 +234,7 @@ func TestIntervalsCoverPredictions(t *testing.T) {
 			}
 			for i := range 5 {
 				c := []float64{1, x.X[0][i], x.X[1][i]}
-				middle, half := r.combined(c)
+				middle, half := intervalOfSum(r, c)
 				for j := range c {
 					sums += math.Abs(c[j]) * (r.High[j] - r.Low[j]) / 2
 				}

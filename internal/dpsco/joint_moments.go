@@ -163,11 +163,11 @@ func (a JointMoments) at(s table.Shape, z float64) (*stage, error) {
 		seconds: a.seconds(s),
 		sums:    true,
 		passes:  pilotPasses + 1 + passesOfSplit(s),
-		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (fitted, error) {
 			fits := newJointParts(r, x.InGroups())
 			for t := range pilotPasses {
 				if err := ctx.Err(); err != nil {
-					return Result{}, err
+					return fitted{}, err
 				}
 				if t == firstGroupPass && s.GroupCount > 0 {
 					fits.split(src)
@@ -175,10 +175,10 @@ func (a JointMoments) at(s table.Shape, z float64) (*stage, error) {
 				fits.pilot(t, src)
 			}
 			if err := ctx.Err(); err != nil {
-				return Result{}, err
+				return fitted{}, err
 			}
 			fits.step(src)
-			return fits.finish(), nil
+			return fitted{Result: fits.finish()}, nil
 		},
 	}, nil
 }

@@ -11,7 +11,9 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -32,13 +34,27 @@ func jointFits() map[string]JointMoments {
 }
 
 // planOf is a plan of a fit at a noise multiplier.
-func planOf(t *testing.T, f fit, s table.Shape, z float64) *Plan {
+func planOf(t *testing.T, f fit, s table.Shape, z float64) *plan.Plan {
 	t.Helper()
 	g, err := f.at(s, z)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Plan{Event: g.event, shape: s, run: g.run}
+	return planOfStage(g, s)
+}
+
+// planOfStage is a plan that makes a stage for data of a shape, in the units from which the stage has moved columns.
+func planOfStage(g *stage, s table.Shape) *plan.Plan {
+	p := &plan.Plan{Event: g.event, Shape: s}
+	return p.WithRun(func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
+		r, err := g.run(ctx, x, src)
+		for _, units := range []*Scaled{r.moved, r.found} {
+			if units != nil {
+				r.Each(units.unscaleResult)
+			}
+		}
+		return r.Result, err
+	})
 }
 
 // One replaced row moves the integers of every release by no more than its noise
@@ -61,7 +77,7 @@ func testReplays[F fit](t *testing.T, fits map[string]F, labels func(F) bool) {
 				asCounts(r, &x, &y)
 			}
 			z := []float64{0.01, 0.3, 3}[k%3]
-			shares, err := replay(t, func() *Plan { return planOf(t, a, s, z) }, x, y)
+			shares, err := replay(t, func() *plan.Plan { return planOf(t, a, s, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -92,22 +108,22 @@ func reachTheirBounds(t *testing.T, largest map[string]float64) {
 func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 	a := JointMoments{Bound: 2, Scale: 1, Intervals: true}
 	const z = 0.3
-	for name, mutant := range map[string]func(r *jointReleases, x table.Data, f *jointFit, p *Plan) (twice bool){
-		"nothing": func(*jointReleases, table.Data, *jointFit, *Plan) bool { return false },
-		"half of the noise": func(r *jointReleases, _ table.Data, _ *jointFit, _ *Plan) bool {
+	for name, mutant := range map[string]func(r *jointReleases, x table.Data, f *jointFit, p *plan.Plan) (twice bool){
+		"nothing": func(*jointReleases, table.Data, *jointFit, *plan.Plan) bool { return false },
+		"half of the noise": func(r *jointReleases, _ table.Data, _ *jointFit, _ *plan.Plan) bool {
 			r.stepNoise.NoiseMultiplier /= 2
 			return false
 		},
-		"a share used twice": func(_ *jointReleases, _ table.Data, _ *jointFit, p *Plan) bool { return true },
-		"a release is not charged": func(_ *jointReleases, _ table.Data, _ *jointFit, p *Plan) bool {
+		"a share used twice": func(_ *jointReleases, _ table.Data, _ *jointFit, p *plan.Plan) bool { return true },
+		"a release is not charged": func(_ *jointReleases, _ table.Data, _ *jointFit, p *plan.Plan) bool {
 			p.Event = p.Event.(privacy.Compose)[1:]
 			return false
 		},
-		"a bound read from the data": func(_ *jointReleases, x table.Data, f *jointFit, _ *Plan) bool {
+		"a bound read from the data": func(_ *jointReleases, x table.Data, f *jointFit, _ *plan.Plan) bool {
 			f.bound = 1e-3 + math.Abs(x.Y[0])
 			return false
 		},
-		"a cut read from the data": func(_ *jointReleases, x table.Data, f *jointFit, _ *Plan) bool {
+		"a cut read from the data": func(_ *jointReleases, x table.Data, f *jointFit, _ *plan.Plan) bool {
 			f.cut = 1e-3
 			for _, y := range x.Y {
 				if math.Abs(y) <= 1e9 {
@@ -122,16 +138,16 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 		for range 60 {
 			s := table.Shape{N: 23, D: 2}
 			x, y := neighbours(r, s, false)
-			_, err := replay(t, func() *Plan {
+			_, err := replay(t, func() *plan.Plan {
 				releases, err := a.releases(s, z)
 				if err != nil {
 					t.Fatal(err)
 				}
 				p := planOf(t, a, s, z)
 				twice := mutant(releases, x, newJointFit(releases), p)
-				p.run = func(_ context.Context, x table.Data, src *mech.Source) (Result, error) {
+				p.WithRun(func(_ context.Context, x table.Data, src *mech.Source) (release.Result, error) {
 					a := newJointParts(releases, x)
-					mutant(releases, x, a.fits[0], &Plan{Event: p.Event})
+					mutant(releases, x, a.fits[0], &plan.Plan{Event: p.Event})
 					for t := range pilotPasses {
 						a.pilot(t, src)
 					}
@@ -140,7 +156,7 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 						a.step(src)
 					}
 					return a.fits[0].finish(), nil
-				}
+				})
 				return p
 			}, x, y)
 			if err != nil {
@@ -162,7 +178,7 @@ func TestARowTwiceInJointMomentsIsSeen(t *testing.T) {
 	caught := 0
 	for range 40 {
 		x, y := neighbours(r, s, false)
-		if _, err := replay(t, func() *Plan { return planOf(t, a, double, 0.3) }, twice(x), twice(y)); err != nil {
+		if _, err := replay(t, func() *plan.Plan { return planOf(t, a, double, 0.3) }, twice(x), twice(y)); err != nil {
 			caught++
 		}
 	}
@@ -358,10 +374,10 @@ func TestAutoChoosesJointMomentsByAPublicRule(t *testing.T) {
 		}
 	}
 	_, err := Regression{Loss: loss.Logistic{}, Labels: true, Method: catalogue.MethodJointMoments}.Plan(table.Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
-	if !errors.Is(err, ErrParameter) {
+	if !errors.Is(err, plan.ErrParameter) {
 		t.Errorf("logistic: %v", err)
 	}
-	if _, err := Recipe("huber", map[string]any{"method": catalogue.MethodJointMoments}, nil); !errors.Is(err, ErrParameter) {
+	if _, err := Recipe("huber", map[string]any{"method": catalogue.MethodJointMoments}, nil); !errors.Is(err, plan.ErrParameter) {
 		t.Errorf("huber: %v", err)
 	}
 }

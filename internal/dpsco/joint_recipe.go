@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 )
 
@@ -66,7 +67,7 @@ func (p *problem) enoughForJointMoments() bool { return p.enough(jointMoments) |
 // jointMoments returns least squares from joint moments of rows and residuals.
 func (p *problem) jointMoments() (fit, error) {
 	if !fitsLoss(p.Loss, p.Method) {
-		return nil, fmt.Errorf("%w: method %q is for least squares, which is dp_linear_regress; ask for another method", ErrParameter, p.Method)
+		return nil, fmt.Errorf("%w: method %q is for least squares, which is dp_linear_regress; ask for another method", plan.ErrParameter, p.Method)
 	}
 	p.FeatureNorm, p.Whitening, p.Steps = p.featureNorm(), catalogue.WhiteningOn, 1
 	why := ""

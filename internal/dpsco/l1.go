@@ -8,6 +8,8 @@ import (
 	"math"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/expmech"
@@ -81,7 +83,7 @@ var l1Fields = fields[L1]{
 //
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says which request would be
 // feasible.
-func (a L1) Plan(s table.Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error) {
+func (a L1) Plan(s table.Shape, b privacy.Budget, _ privacy.Accountant) (*plan.Plan, error) {
 	if err := a.check(s, b); err != nil {
 		return nil, err
 	}
@@ -90,13 +92,13 @@ func (a L1) Plan(s table.Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, 
 	if err != nil {
 		return nil, err
 	}
-	p, err := map[string]func(table.Shape, float64) (*Plan, error){
+	p, err := map[string]func(table.Shape, float64) (*plan.Plan, error){
 		catalogue.MethodStaged: a.staged, catalogue.MethodExponential: a.bounded().exponential, catalogue.MethodObjective: a.bounded().objective,
 	}[method](s, b.Epsilon)
 	if err != nil {
 		return nil, err
 	}
-	p.Method, p.firstRow, p.shape, p.maxWeight = method, true, s, a.MaxWeight
+	p.Method, p.FirstRow, p.Shape, p.MaxWeight = method, true, s, a.MaxWeight
 	p.Parameters["why"], p.Parameters["intercept"] = why, s.Intercept
 	nameColumns(p.Parameters, a.Weight, a.MaxWeight, a.Offset)
 	return p, nil
@@ -110,9 +112,9 @@ func (a L1) check(s table.Shape, b privacy.Budget) error {
 		return errWeightsOfGroups
 	}
 	if b.Delta != 0 {
-		return fmt.Errorf("%w: delta is %v; dp_l1_regress takes delta = 0 only", ErrParameter, b.Delta)
+		return fmt.Errorf("%w: delta is %v; dp_l1_regress takes delta = 0 only", plan.ErrParameter, b.Delta)
 	}
-	return errors.Join(checkRequest(s, b), checkWeights(a.Weight, a.MaxWeight))
+	return errors.Join(plan.Check(s, b), checkWeights(a.Weight, a.MaxWeight))
 }
 
 // fitted is the shape of the table that the mechanisms see: with weights the constant is an ordinary
@@ -132,12 +134,12 @@ func (a L1) choose(s table.Shape, epsilon float64) (method, why string, err erro
 	case s.GroupCount > 0 && !staged:
 		return "", "", whyNoGroups(s, cmp.Or(a.Method, catalogue.MethodAuto))
 	case a.Method == catalogue.MethodExponential && a.tilt() != 0:
-		return "", "", fmt.Errorf("%w: method %q is for tau 0.5 alone; leave method at %q, or ask for %q or %q", ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
+		return "", "", fmt.Errorf("%w: method %q is for tau 0.5 alone; leave method at %q, or ask for %q or %q", plan.ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
 	case a.Method == catalogue.MethodExponential && a.MaxWeight > 0:
-		return "", "", fmt.Errorf("%w: method %q takes no weights: its loss is cut off, and cut off elsewhere for every weight; leave method at %q, or ask for %q or %q", ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
+		return "", "", fmt.Errorf("%w: method %q takes no weights: its loss is cut off, and cut off elsewhere for every weight; leave method at %q, or ask for %q or %q", plan.ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
 	case a.Method == catalogue.MethodExponential && a.samplerSeconds(s, epsilon) > forcedSeconds:
 		return "", "", fmt.Errorf("%w: the exact sampler would need many minutes for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
-			ErrInfeasible, s.N, s.D, catalogue.MethodAuto)
+			plan.ErrInfeasible, s.N, s.D, catalogue.MethodAuto)
 	case a.Method != "" && a.Method != catalogue.MethodAuto:
 		return a.Method, "asked for", nil
 	case information >= enoughForStaged:
@@ -190,7 +192,7 @@ func rowsPerCoefficient(s table.Shape, epsilon float64) float64 {
 }
 
 // withPublicFacts implements publicFactsUser.
-func (a L1) withPublicFacts(s Scaled) Algorithm {
+func (a L1) withPublicFacts(s Scaled) plan.Algorithm {
 	a.NoScales, a.Memory, a.Sources, a.Levels = s.NoScales, s.Memory, s.Sources, s.Levels
 	a.numericColumns, a.target = s.numericColumns()
 	return a
@@ -200,12 +202,12 @@ func (a L1) withPublicFacts(s Scaled) Algorithm {
 // method.
 func (a L1) withDefaults(s table.Shape, epsilon float64) L1 {
 	a.scaleAsked = a.ResidualScale != 0
-	setDefault(&a.Tau, 0.5)
-	setDefault(&a.Theta, 2)
-	setDefault(&a.ResidualScale, 1)
-	setDefault(&a.Iota, defaultIota(a.Theta, rowsPerCoefficient(s, epsilon))/a.ResidualScale)
-	setDefault(&a.Clip, 1.1*math.Sqrt(a.sources(s)))
-	setDefault(&a.Smoothing, defaultSmoothing(rowsPerCoefficient(s, epsilon), float64(s.D))*a.ResidualScale)
+	plan.SetDefault(&a.Tau, 0.5)
+	plan.SetDefault(&a.Theta, 2)
+	plan.SetDefault(&a.ResidualScale, 1)
+	plan.SetDefault(&a.Iota, defaultIota(a.Theta, rowsPerCoefficient(s, epsilon))/a.ResidualScale)
+	plan.SetDefault(&a.Clip, 1.1*math.Sqrt(a.sources(s)))
+	plan.SetDefault(&a.Smoothing, defaultSmoothing(rowsPerCoefficient(s, epsilon), float64(s.D))*a.ResidualScale)
 	if a.Set == "" {
 		a.Set = catalogue.SetBall
 	}
@@ -227,7 +229,7 @@ func (a L1) tilt() float64 { return 2*a.Tau - 1 }
 // bounded sets a radius if there is none. A draw of the exponential mechanism needs one, and the ridge of
 // objective perturbation bounds coefficients anyway; fits in stages do without.
 func (a L1) bounded() L1 {
-	setDefault(&a.Radius, 10)
+	plan.SetDefault(&a.Radius, 10)
 	return a
 }
 
@@ -273,73 +275,71 @@ func (a L1) nameQuantile(parameters map[string]any) {
 const noMedianIntervals = "no interval is known that holds for sampling and noise of medians and other quantiles together; dp_huber_regress is a robust model that can have one"
 
 // medians returns a run that releases coefficients alone, and reports whether the set may have cut them.
-func (a L1) medians(fit func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error)) run {
-	return func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+func (a L1) medians(fit func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error)) plan.RunFunc {
+	return func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
 		w, err := fit(ctx, x.FirstRows(), src)
 		return a.result(w), err
 	}
 }
 
 // result is the release with the given coefficients.
-func (a L1) result(w []float64) Result {
-	r := Result{Coefficients: w, WhyNull: noMedianIntervals}
+func (a L1) result(w []float64) release.Result {
+	r := release.Result{Coefficients: w, WhyNull: noMedianIntervals}
 	norm := 2.
 	if a.Set == catalogue.SetBox {
 		norm = math.Inf(1)
 	}
 	if a.Radius != 0 {
-		r.checkEdge(floats.Norm(w, norm), a.Radius)
+		checkEdge(&r, floats.Norm(w, norm), a.Radius)
 	}
 	return r
 }
 
 // exponential plans a draw on a grid that is fine relative to the spread of the draw.
-func (a L1) exponential(s table.Shape, epsilon float64) (*Plan, error) {
-	setDefault(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
-	p := expmech.Params{Epsilon: justBelow(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept, Memory: a.Memory}
+func (a L1) exponential(s table.Shape, epsilon float64) (*plan.Plan, error) {
+	plan.SetDefault(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
+	p := expmech.Params{Epsilon: plan.JustBelow(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept, Memory: a.Memory}
 	if a.Set == catalogue.SetBox {
 		p.Set = expmech.Box
 	}
 	if err := p.Validate(s.N, s.D); err != nil {
-		return nil, fmt.Errorf("%w: %w; leave radius, pitch and iota at their defaults or bring them nearer together", ErrInfeasible, err)
+		return nil, fmt.Errorf("%w: %w; leave radius, pitch and iota at their defaults or bring them nearer together", plan.ErrInfeasible, err)
 	}
 	parameters := a.parameters(s)
 	parameters["theta"], parameters["iota"] = a.Theta, a.Iota
-	return &Plan{
-		Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, Seconds: a.seconds(s, epsilon), shape: s,
-		run: a.medians(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
-			x = unweighted(x)
-			return expmech.Draw(ctx, p, x.X, x.Y, src)
-		}),
-	}, nil
+	planned := &plan.Plan{Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, Seconds: a.seconds(s, epsilon), Shape: s}
+	return planned.WithRun(a.medians(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
+		x = unweighted(x)
+		return expmech.Draw(ctx, p, x.X, x.Y, src)
+	})), nil
 }
 
 // objective plans a perturbed minimiser on a fine grid, since the grid adds noise of some steps, but no
 // finer than float64 can certify for this number of rows.
-func (a L1) objective(s table.Shape, epsilon float64) (*Plan, error) {
+func (a L1) objective(s table.Shape, epsilon float64) (*plan.Plan, error) {
 	s = a.fitted(s)
 	certified := float64(s.N) * math.Max(1, epsilon) * a.Smoothing / a.Clip * 0x1p-47
-	setDefault(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
+	plan.SetDefault(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
 	a.Pitch = powerOfTwo(a.Pitch)
-	p := objpert.Params{Epsilon: justBelow(epsilon), Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept, Tilt: a.tilt()}
+	p := objpert.Params{Epsilon: plan.JustBelow(epsilon), Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept, Tilt: a.tilt()}
 	if err := p.Validate(s.N, s.D); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+		return nil, fmt.Errorf("%w: %w", plan.ErrInfeasible, err)
 	}
 	parameters := a.parameters(s)
 	parameters["clip"], parameters["smoothing"] = a.Clip, a.Smoothing
-	return &Plan{
-		Event: privacy.Pure{Epsilon: epsilon}, Parameters: parameters, shape: s,
+	planned := &plan.Plan{
+		Event: privacy.Pure{Epsilon: epsilon}, Parameters: parameters, Shape: s,
 		// Most tables take a quarter of Seconds; ties, as of flags and whole numbers, make the search long.
-		Band: table.Repeat(p.Band(s.D, BandMiss), s.D), Seconds: 4e-7 * float64(s.N) * float64(s.D),
-		run: a.medians(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
-			x = unweighted(x)
-			w, err := objpert.Draw(ctx, p, x.X, x.Y, src)
-			if err == nil {
-				a.project(w)
-			}
-			return w, err
-		}),
-	}, nil
+		Band: table.Repeat(p.Band(s.D, plan.BandMiss), s.D), Seconds: 4e-7 * float64(s.N) * float64(s.D),
+	}
+	return planned.WithRun(a.medians(func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error) {
+		x = unweighted(x)
+		w, err := objpert.Draw(ctx, p, x.X, x.Y, src)
+		if err == nil {
+			a.project(w)
+		}
+		return w, err
+	})), nil
 }
 
 // project moves released coefficients to the nearest point of the set, if there is one.

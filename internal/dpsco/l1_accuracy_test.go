@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -280,7 +281,7 @@ func readCSV(t testing.TB, path string) map[string][]float64 {
 func BenchmarkL1(b *testing.B) {
 	for _, c := range []struct{ n, d int }{{10_000, 4}, {100_000, 4}, {100_000, 6}, {1_000_000, 4}, {10_000, 8}} {
 		data := lognormalTable(1, c.n, c.d)
-		plan := func() *Plan {
+		plan := func() *plan.Plan {
 			p, err := L1{}.Plan(data.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 			if err != nil {
 				b.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -44,7 +45,7 @@ func chargedEpsilon(t *testing.T, e privacy.Event) float64 {
 }
 
 // released draws what a request releases, many times.
-func released(t *testing.T, a L1, x table.Data, epsilon float64, draws int, src *mech.Source, visit func(p *Plan, w []float64)) {
+func released(t *testing.T, a L1, x table.Data, epsilon float64, draws int, src *mech.Source, visit func(p *plan.Plan, w []float64)) {
 	for range draws {
 		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 		if err != nil {
@@ -90,7 +91,7 @@ func TestTheExponentialMechanismHasTheChargedEpsilon(t *testing.T) {
 				t.Errorf("%+v at %v would need %d draws", x.Shape, epsilon, draws)
 			}
 			sum, charged := 0.0, 0.0
-			released(t, a, x, epsilon, draws, src, func(p *Plan, w []float64) {
+			released(t, a, x, epsilon, draws, src, func(p *plan.Plan, w []float64) {
 				charged = chargedEpsilon(t, p.Event)
 				sum += score(w)
 			})
@@ -155,12 +156,12 @@ func TestObjectivePerturbationHasTheChargedEpsilon(t *testing.T) {
 		for _, epsilon := range []float64{.2, 1, 5} {
 			a, draws := L1{Method: catalogue.MethodObjective, Radius: 1e6, Pitch: 0x1p-26}, 600/x.D
 			var length, silentLength, charged float64
-			released(t, a, x, epsilon, draws, src, func(p *Plan, w []float64) {
+			released(t, a, x, epsilon, draws, src, func(p *plan.Plan, w []float64) {
 				charged = chargedEpsilon(t, p.Event)
 				clip := p.Parameters["clip"].(float64)
 				length += perturbationOf(x, w, clip, p.Parameters["smoothing"].(float64), charged) / (2 * clip)
 			})
-			released(t, a, silent, epsilon, draws, src, func(p *Plan, w []float64) {
+			released(t, a, silent, epsilon, draws, src, func(p *plan.Plan, w []float64) {
 				square := 0.0
 				for _, v := range w {
 					square += v * v

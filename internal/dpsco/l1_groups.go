@@ -7,6 +7,8 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
@@ -32,16 +34,16 @@ type l1Groups struct {
 }
 
 // fitGroups runs the stages on x, which it overwrites.
-func (f staged) fitGroups(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+func (f staged) fitGroups(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
 	x = x.FirstRows()
 	columns := x.FeatureColumns() // without the constant, which start adds
 	found, hidden := f.findScales(x, src)
 	moved := f.place(x, src)
 	common, x, t, usable, err := f.start(ctx, unweighted(x).InGroups(), nil, src)
 	if err != nil {
-		return Result{}, err
+		return release.Result{}, err
 	}
-	shares, sizes := groupSizes(x, mech.Laplace{Epsilon: justBelow(f.shares.sizes)}, src)
+	shares, sizes := groupSizes(x, mech.Laplace{Epsilon: plan.JustBelow(f.shares.sizes)}, src)
 	groups := l1Groups{rows: x.ByGroup(), sizes: sizes}
 	for range groups.rows {
 		groups.fits, groups.units = append(groups.fits, common), append(groups.units, 1)
@@ -49,7 +51,7 @@ func (f staged) fitGroups(ctx context.Context, x table.Data, src *mech.Source) (
 	spread := f.groupSmoothing(x.Y, src)
 	groupFit := f.perturbation(f.shares.groupFit, spread, f.firstClip(), f.firstClip(), 0)
 	if err = f.stepByGroup(ctx, groups, groupFit, groupFitLevel, src); err != nil {
-		return Result{}, err
+		return release.Result{}, err
 	}
 	for g, rows := range groups.rows {
 		for j, column := range rows.X {
@@ -60,14 +62,14 @@ func (f staged) fitGroups(ctx context.Context, x table.Data, src *mech.Source) (
 	f.shiftGroupsToQuantile(groups, t, src)
 	last := f.perturbation(f.shares.last, f.width(x.Y, 1, src), f.short, f.clip, f.tilt())
 	if err = f.stepByGroup(ctx, groups, last, f.level, src); err != nil {
-		return Result{}, err
+		return release.Result{}, err
 	}
-	r := Result{}
+	r := release.Result{}
 	for g, fit := range groups.fits {
 		w := f.toTableUnits(t, 0, fit)
 		moved.restore(w)
 		found.restore(w)
-		r.Groups = append(r.Groups, Group{shares[g], f.resultOf(w, usable, hidden, columns)})
+		r.Groups = append(r.Groups, release.Group{Share: shares[g], Result: f.resultOf(w, usable, hidden, columns)})
 	}
 	return r, nil
 }
@@ -78,7 +80,7 @@ const groupFitLevel = .75
 
 // groupSmoothing is the smoothing of the groups' first fits.
 func (f staged) groupSmoothing(residuals []float64, src *mech.Source) float64 {
-	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: justBelow(f.shares.spread), Level: groupFitLevel, Most: groupFitLevel, Prior: 1}, src)
+	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: plan.JustBelow(f.shares.spread), Level: groupFitLevel, Most: groupFitLevel, Prior: 1}, src)
 }
 
 // changeUnits divides residuals of each group by their typical size. The prior for that size is centred at
@@ -90,7 +92,7 @@ func (f staged) changeUnits(groups l1Groups, spread float64, src *mech.Source) {
 	}
 	typical := .6 * spread // for normal residuals, which near assumes as well
 	sizes := groupMagnitudes{
-		DisjointQuantile: mech.DisjointQuantile{Epsilon: justBelow(f.shares.units), Level: .5, Prior: .5},
+		DisjointQuantile: mech.DisjointQuantile{Epsilon: plan.JustBelow(f.shares.units), Level: .5, Prior: .5},
 		lowest:           -maxMagnitude,
 		highest:          maxMagnitude,
 		near:             .14,
@@ -110,7 +112,7 @@ func (f staged) shiftGroupsToQuantile(groups l1Groups, t rowCoordinates, src *me
 	}
 	level := f.groupShiftLevel()
 	sizes := groupMagnitudes{
-		DisjointQuantile: mech.DisjointQuantile{Epsilon: justBelow(f.shares.quantileShift), Level: level, Prior: 1}, lowest: -maxQuantileShift, highest: maxQuantileShift, near: .35 * min(2*(1-level), level-.5),
+		DisjointQuantile: mech.DisjointQuantile{Epsilon: plan.JustBelow(f.shares.quantileShift), Level: level, Prior: 1}, lowest: -maxQuantileShift, highest: maxQuantileShift, near: .35 * min(2*(1-level), level-.5),
 	}
 	for g, size := range sizes.release(groups, f.shape.N, f.beyond, src) {
 		quantileShift := f.side() * size

@@ -5,7 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
@@ -45,7 +47,7 @@ type staged struct {
 }
 
 // staged plans the stages.
-func (a L1) staged(s table.Shape, epsilon float64) (*Plan, error) {
+func (a L1) staged(s table.Shape, epsilon float64) (*plan.Plan, error) {
 	f := newStaged(a, s, epsilon)
 	if err := f.check(); err != nil {
 		return nil, err
@@ -62,15 +64,15 @@ func (a L1) staged(s table.Shape, epsilon float64) (*Plan, error) {
 		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.GroupCount, a.Pool
 		run = f.fitGroups
 	}
-	return &Plan{
+	planned := &plan.Plan{
 		Event:        f.shares.event(f.shape.Columns()),
 		Parameters:   parameters,
 		Seconds:      f.seconds(),
 		FindsScales:  f.shares.scales > 0,
 		FindsCentres: f.shares.position > 0,
-		shape:        s,
-		run:          run,
-	}, nil
+		Shape:        s,
+	}
+	return planned.WithRun(run), nil
 }
 
 // newStaged sets the parameters that follow from public facts: limits on rows that are wide if there are so many
@@ -118,7 +120,7 @@ func (f staged) measured(x table.Data, src *mech.Source) staged {
 	level := 1 - longShare(f.shape, f.shares.length)
 	counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: maxMagnitude, N: len(lengths)})
 	counts.Add(mapSlice(lengths, math.Sqrt))
-	long := mech.Quantile{Epsilon: justBelow(f.shares.length), Level: level, Most: level, Prior: 1}.Release(counts, src)
+	long := mech.Quantile{Epsilon: plan.JustBelow(f.shares.length), Level: level, Most: level, Prior: 1}.Release(counts, src)
 	f.short = min(f.short, typical*long)
 	most := f.clip
 	if long <= commonlyLong {
@@ -174,7 +176,7 @@ func (a L1) seeks(s table.Shape) (scales scaleSearch) {
 	if a.Offset == "" && !a.scaleAsked {
 		columns = append(columns, a.target)
 	}
-	if scales = unscaled(columns, a.NoScales); mech.CheckHistogram(sizeBins, s.N, len(scales.Columns)) != nil {
+	if scales = unscaled(columns, a.NoScales); mech.CheckHistogram(histogram.SizeBins, s.N, len(scales.Columns)) != nil {
 		return scaleSearch{} // none, or more columns than such a histogram takes
 	}
 	return scales
@@ -219,13 +221,13 @@ func (f staged) check() error {
 				continue // there is no such stage
 			}
 			if err := f.perturbation(fit.epsilon, smoothing, fit.short, fit.clip, f.tilt()).Validate(f.shape.N, f.shape.D); err != nil {
-				return fmt.Errorf("%w: %w", ErrInfeasible, err)
+				return fmt.Errorf("%w: %w", plan.ErrInfeasible, err)
 			}
 		}
 	}
 	for _, epsilon := range []float64{f.shares.scales, f.shares.position, f.shares.detail} {
-		if err := (mech.Laplace{Epsilon: justBelow(epsilon)}).Check(); epsilon > 0 && err != nil {
-			return fmt.Errorf("%w: %w", ErrInfeasible, err)
+		if err := (mech.Laplace{Epsilon: plan.JustBelow(epsilon)}).Check(); epsilon > 0 && err != nil {
+			return fmt.Errorf("%w: %w", plan.ErrInfeasible, err)
 		}
 	}
 	if err := checkGroupSizes(f.shape); err != nil {
@@ -233,7 +235,7 @@ func (f staged) check() error {
 	}
 	for _, bound := range f.bounds() {
 		if err := f.contract(bound).Check(); err != nil {
-			return infeasible(err)
+			return plan.Infeasible(err)
 		}
 	}
 	return nil
@@ -261,5 +263,5 @@ func (f staged) contract(bound float64) mech.MomentContract {
 func (f staged) perturbation(epsilon, smoothing, short, clip, tilt float64) objpert.Params {
 	certified := float64(f.shape.N) * math.Max(1, epsilon) * smoothing * clip / square(short) * 0x1p-47
 	pitch := powerOfTwo(math.Max(10*smoothing*0x1p-29, certified))
-	return objpert.Params{Epsilon: justBelow(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt, Short: short}
+	return objpert.Params{Epsilon: plan.JustBelow(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt, Short: short}
 }

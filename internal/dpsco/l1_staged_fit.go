@@ -7,6 +7,8 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/objpert"
@@ -21,7 +23,7 @@ func (f staged) findScales(x table.Data, src *mech.Source) (found *Scaled, hidde
 	if f.shares.scales == 0 {
 		return nil, nil
 	}
-	return f.scales.find(x, mech.Laplace{Epsilon: justBelow(f.shares.scales)}, src)
+	return f.scales.find(x, mech.Laplace{Epsilon: plan.JustBelow(f.shares.scales)}, src)
 }
 
 // place shifts and scales columns that lie together far from zero, and returns how; nil if there are none.
@@ -29,7 +31,7 @@ func (f staged) place(x table.Data, src *mech.Source) *Scaled {
 	if f.shares.position == 0 {
 		return nil
 	}
-	moved := placement(x, f.columns, mech.Laplace{Epsilon: justBelow(f.shares.position)}, mech.Laplace{Epsilon: justBelow(f.shares.detail)}, src)
+	moved := placement(x, f.columns, mech.Laplace{Epsilon: plan.JustBelow(f.shares.position)}, mech.Laplace{Epsilon: plan.JustBelow(f.shares.detail)}, src)
 	if moved != nil {
 		moved.scale(x)
 	}
@@ -37,7 +39,7 @@ func (f staged) place(x table.Data, src *mech.Source) *Scaled {
 }
 
 // fit runs the stages on x, which it overwrites.
-func (f staged) fit(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+func (f staged) fit(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
 	x = x.FirstRows()
 	columns := x.FeatureColumns() // without the constant, which start adds
 	found, hidden := f.findScales(x, src)
@@ -45,14 +47,14 @@ func (f staged) fit(ctx context.Context, x table.Data, src *mech.Source) (Result
 	weights := slices.Clone(x.Weight)
 	u, x, t, usable, err := f.start(ctx, unweighted(x), weights, src)
 	if err != nil {
-		return Result{}, err
+		return release.Result{}, err
 	}
 	unit := f.typicalResidual(x.Y, src)
 	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, f.shiftLevel(), f.shares.quantileShift, src)
 	if f.shares.refinement.fit > 0 {
 		smoothing, further, err := f.refine(ctx, u, x, weights, t, unit, src)
 		if err != nil {
-			return Result{}, err
+			return release.Result{}, err
 		}
 		quantileShift += further
 		unit = smoothing
@@ -60,7 +62,7 @@ func (f staged) fit(ctx context.Context, x table.Data, src *mech.Source) (Result
 	f = f.measured(x, src)
 	last := f.perturbation(f.shares.last, f.width(x.Y, unit, src), f.short, f.clip, f.tilt())
 	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
-		return Result{}, err
+		return release.Result{}, err
 	}
 	w := f.toTableUnits(t, quantileShift, u)
 	moved.restore(w)
@@ -70,12 +72,12 @@ func (f staged) fit(ctx context.Context, x table.Data, src *mech.Source) (Result
 
 // resultOf is the release with the given coefficients, of about the given share of usable rows, without features, of the
 // given number of columns, that noise hides.
-func (f staged) resultOf(w []float64, usable float64, hidden []int, columns int) Result {
+func (f staged) resultOf(w []float64, usable float64, hidden []int, columns int) release.Result {
 	r := f.result(w)
 	if moments := f.shares.moments; usable <= minUsable && eigenvalueFloor(f.shape, moments[len(moments)-1]) < minUsable {
 		r.WhyNull = fewUsableRows
 	}
-	r.leaveOut(hidden, columns)
+	leaveOut(&r, hidden, columns)
 	return r
 }
 
@@ -160,7 +162,7 @@ func (f staged) bringBack(x table.Data, src *mech.Source) rowCoordinates {
 	if f.shares.reach == 0 {
 		return t
 	}
-	q := mech.Quantile{Epsilon: justBelow(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
+	q := mech.Quantile{Epsilon: plan.JustBelow(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
 	for j, column := range x.X {
 		counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: maxMagnitude, N: x.N})
 		counts.Add(column)
@@ -180,7 +182,7 @@ func (f staged) bringBack(x table.Data, src *mech.Source) rowCoordinates {
 // makes all of them longer than bound; they are then shortened to bound, and their mean square over all
 // rows gives the share.
 func (f staged) whitener(x table.Data, bound, epsilon float64, src *mech.Source) (w linalg.Whitener, usable float64) {
-	noise := mech.MatrixLaplace{Epsilon: justBelow(epsilon)}
+	noise := mech.MatrixLaplace{Epsilon: plan.JustBelow(epsilon)}
 	floor := bound * bound * eigenvalueFloor(x.Shape, epsilon)
 	h := secondMoments(x, f.contract(bound), noise, src)
 	if usable = mat.Trace(h) / square(bound); usable > manyUsable {
@@ -258,7 +260,7 @@ func (f staged) typicalResidual(residuals []float64, src *mech.Source) float64 {
 	if f.shares.typicalResidual == 0 {
 		return 1
 	}
-	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: justBelow(f.shares.typicalResidual), Level: .5, Most: .5, Prior: 1}, src)
+	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: plan.JustBelow(f.shares.typicalResidual), Level: .5, Most: .5, Prior: 1}, src)
 }
 
 // shiftLevel is the level that the stage quantileShift looks for, 0 without that stage.
@@ -283,7 +285,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 	divide(away, unit)
 	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -maxMagnitude, Highest: maxMagnitude, N: len(residuals)})
 	counts.Add(away, mapSlice(weights, func(weight float64) float64 { return weight / full }))
-	quantileShift := unit * mech.SignedQuantile{Epsilon: justBelow(epsilon), Level: level, Prior: 1}.Release(counts, src)
+	quantileShift := unit * mech.SignedQuantile{Epsilon: plan.JustBelow(epsilon), Level: level, Prior: 1}.Release(counts, src)
 	shift(residuals, -quantileShift, weights)
 	return quantileShift
 }
@@ -294,7 +296,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 // can go.
 func (f staged) refine(ctx context.Context, u []float64, x table.Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
 	level := f.maxLevel() / 2
-	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: justBelow(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)
+	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: plan.JustBelow(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)
 	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
 	shift(x.Y, -lower, weights)
 	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.refinement.fit, smoothing, f.firstClip(), f.firstClip(), f.tilt()), level, src); err != nil {
@@ -306,7 +308,7 @@ func (f staged) refine(ctx context.Context, u []float64, x table.Data, weights [
 
 // width is the smoothing of the last fit. It is looked for near unit.
 func (f staged) width(residuals []float64, unit float64, src *mech.Source) float64 {
-	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: justBelow(f.shares.width), Level: f.level, Most: f.maxLevel(), Prior: 1}, src)
+	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: plan.JustBelow(f.shares.width), Level: f.level, Most: f.maxLevel(), Prior: 1}, src)
 }
 
 // sizeOf is a quantile of the absolute residuals, within the magnitudes that check covers. It is looked for near unit.

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
@@ -144,7 +145,7 @@ func (a allotment) part(share float64) float64 {
 // countNoise is the standard deviation of the noise on a count, as a share of the rows, had a histogram of so many
 // columns all that is left.
 func (a allotment) countNoise(columns int) float64 {
-	return countStdDev(mech.Laplace{Epsilon: a.left}, columns, 1) / float64(a.shape.N)
+	return magnitude.CountStdDev(mech.Laplace{Epsilon: a.left}, columns, 1) / float64(a.shape.N)
 }
 
 // forScales is the share of the stage scales, 0 where no column or too few rows need it.

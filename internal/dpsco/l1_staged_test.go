@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/histogram"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -24,7 +26,7 @@ func TestStagedSharesAddUp(t *testing.T) {
 		s := table.Shape{N: 1 + int(math.Exp(20*r.Float64())), D: 1 + r.IntN(40), Intercept: r.IntN(2) == 0, GroupCount: []int{0, 3}[r.IntN(2)]}
 		epsilon := math.Exp(30*r.Float64() - 20)
 		if r.IntN(3) == 0 {
-			epsilon = []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon, 2, .5}[r.IntN(8)]
+			epsilon = []float64{.1, .3, 1, 3, plan.MinEpsilon, plan.MaxEpsilon, 2, .5}[r.IntN(8)]
 		}
 		median := r.IntN(2) == 0
 		tau := .5
@@ -98,7 +100,7 @@ func TestStagedSharesAddUp(t *testing.T) {
 				times, e = many.Count, many.Event
 			}
 			for range times {
-				runs.Add(runs, new(big.Rat).SetFloat64(justBelow(e.(privacy.Pure).Epsilon)))
+				runs.Add(runs, new(big.Rat).SetFloat64(plan.JustBelow(e.(privacy.Pure).Epsilon)))
 			}
 		}
 		half := new(big.Rat).SetFloat64((math.Nextafter(epsilon, math.Inf(1)) - epsilon) / 2)
@@ -150,14 +152,14 @@ func TestReplaysOfStaged(t *testing.T) {
 		if k%5 == 0 {
 			a.Set, a.Radius, a.ResidualScale = catalogue.SetBox, 2, .1
 		}
-		var request Algorithm = a
+		var request plan.Algorithm = a
 		if k%4 == 0 {
 			request = Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7}
 			if s.Intercept {
 				request = Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7, CentreX: []float64{0.5, -2, 1e-3}[:s.Columns()], CentreY: 3}
 			}
 		}
-		plan := func() *Plan {
+		plan := func() *plan.Plan {
 			p, err := request.Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 			if err != nil {
 				t.Fatal(err)
@@ -192,7 +194,7 @@ func reachHalf(t *testing.T, largest map[string]float64) {
 
 // placedMedians is the plan of medians, also by groups and with weights, of columns that may be moved. It may
 // release less than it charges, as standardisedPlan.
-func placedMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *Plan {
+func placedMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *plan.Plan {
 	t.Helper()
 	a.Method = catalogue.MethodStaged
 	a.numericColumns, a.target = Scaled{X: table.Repeat(1, s.Columns()), Y: 1}.numericColumns()
@@ -206,7 +208,7 @@ func placedMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *Plan {
 
 // The same holds where columns are moved to where most rows lie.
 func TestReplaysOfPlacedMedians(t *testing.T) {
-	moved := replayMedians(t, 5, func(a L1, s table.Shape, epsilon float64) *Plan { return placedMedians(t, a, s, epsilon) }, func(*rand.Rand, table.Data, table.Data) {}, func(a L1, epsilon float64, x table.Data) bool {
+	moved := replayMedians(t, 5, func(a L1, s table.Shape, epsilon float64) *plan.Plan { return placedMedians(t, a, s, epsilon) }, func(*rand.Rand, table.Data, table.Data) {}, func(a L1, epsilon float64, x table.Data) bool {
 		a.numericColumns, a.target = Scaled{X: table.Repeat(1, x.FeatureColumns()), Y: 1}.numericColumns()
 		return newStaged(a.withDefaults(x.Shape, epsilon), x.Shape, epsilon).place(cloned(x).FirstRows(), mechtest.Source(t, 1)) != nil
 	})
@@ -217,7 +219,7 @@ func TestReplaysOfPlacedMedians(t *testing.T) {
 
 // replayMedians replays plans of medians, also by groups, with weights and of other quantiles, on 240 pairs of neighbours,
 // after change, and counts those that shows holds for.
-func replayMedians(t *testing.T, seed uint64, plan func(a L1, s table.Shape, epsilon float64) *Plan, change func(r *rand.Rand, x, y table.Data), shows func(a L1, epsilon float64, x table.Data) bool) (count int) {
+func replayMedians(t *testing.T, seed uint64, planned func(a L1, s table.Shape, epsilon float64) *plan.Plan, change func(r *rand.Rand, x, y table.Data), shows func(a L1, epsilon float64, x table.Data) bool) (count int) {
 	t.Helper()
 	largest := map[string]float64{}
 	r := rand.New(rand.NewPCG(seed, 6))
@@ -238,7 +240,7 @@ func replayMedians(t *testing.T, seed uint64, plan func(a L1, s table.Shape, eps
 			a.Weight, a.MaxWeight = "w", 2
 			x.Weight, y.Weight = table.Repeat(.5, len(x.Y)), table.Repeat(.5, len(y.Y))
 		}
-		shares, err := replay(t, func() *Plan { return plan(a, x.Shape, epsilon) }, x, y)
+		shares, err := replay(t, func() *plan.Plan { return planned(a, x.Shape, epsilon) }, x, y)
 		if err != nil {
 			t.Fatalf("pair %d, %+v: %v", k, x.Shape, err)
 		}
@@ -286,7 +288,7 @@ func TestWhichColumnsOfMediansMove(t *testing.T) {
 			t.Errorf("%s: columns %v, share %v", name, f.columns, f.shares.position)
 		}
 		for _, column := range f.columns {
-			if column.column == targetColumn && column.unit != (c.a.ResidualScale != 0) {
+			if column.column == histogram.Target && column.unit != (c.a.ResidualScale != 0) {
 				t.Errorf("%s: the target keeps its unit: %v", name, column.unit)
 			}
 		}
@@ -319,7 +321,7 @@ func TestMediansByGroupsFindAYear(t *testing.T) {
 // Every way to be wrong about positions is found by a replay.
 func TestReplaysOfPlacedMediansRefuteMutants(t *testing.T) {
 	s := table.Shape{N: 20, D: 3, Intercept: true}
-	refutePlacements(t, s, func() *Plan { return placedMedians(t, L1{}, s, 3000) }, func() *Plan { return placedMedians(t, L1{}, s, 6000) })
+	refutePlacements(t, s, func() *plan.Plan { return placedMedians(t, L1{}, s, 3000) }, func() *plan.Plan { return placedMedians(t, L1{}, s, 6000) })
 }
 
 // One person who changes groups, of one row or of several, moves nothing by more than noise hides,
@@ -344,7 +346,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 			x, y = neighbours(r, s, false)
 			x, y = inGroups(r, x, y, 1+k/4%4)
 		}
-		shares, err := replay(t, func() *Plan {
+		shares, err := replay(t, func() *plan.Plan {
 			p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 			if err != nil {
 				t.Fatal(err)
@@ -362,7 +364,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 }
 
 // breakStaged is a plan that does wrong what how says.
-func breakStaged(how string, s table.Shape, epsilon float64) *Plan {
+func breakStaged(how string, s table.Shape, epsilon float64) *plan.Plan {
 	request := L1{Method: catalogue.MethodStaged}
 	if strings.HasPrefix(how, "the quantile .8") {
 		request.Tau = .8
@@ -418,7 +420,7 @@ func breakStaged(how string, s table.Shape, epsilon float64) *Plan {
 		}
 		return w, err
 	}
-	return &Plan{Event: event, shape: s, run: L1{}.medians(run)}
+	return (&plan.Plan{Event: event, Shape: s}).WithRun(L1{}.medians(run))
 }
 
 func TestReplaysOfStagedRefuteMutants(t *testing.T) {
@@ -435,7 +437,7 @@ func TestReplaysOfStagedRefuteMutants(t *testing.T) {
 		}
 		for range 40 {
 			a, b := neighbours(r, s, false)
-			if _, err := replay(t, func() *Plan { return breakStaged(how, s, epsilon) }, a, b); err != nil {
+			if _, err := replay(t, func() *plan.Plan { return breakStaged(how, s, epsilon) }, a, b); err != nil {
 				found = err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -239,7 +240,7 @@ func TestQuantilesOnRealTables(t *testing.T) {
 // serves, and auto takes another method.
 func TestOtherQuantilesTakeOtherMethods(t *testing.T) {
 	s, b := table.Shape{N: 500, D: 3, Intercept: true}, privacy.Budget{Epsilon: .1}
-	if _, err := (L1{Tau: .9, Method: catalogue.MethodExponential}).Plan(s, b, privacy.PureSum{}); !errors.Is(err, ErrParameter) {
+	if _, err := (L1{Tau: .9, Method: catalogue.MethodExponential}).Plan(s, b, privacy.PureSum{}); !errors.Is(err, plan.ErrParameter) {
 		t.Errorf("exponential mechanism: %v", err)
 	}
 	p, err := L1{Tau: .9}.Plan(s, b, privacy.PureSum{})
@@ -247,7 +248,7 @@ func TestOtherQuantilesTakeOtherMethods(t *testing.T) {
 		t.Errorf("auto: %v, %v", p, err)
 	}
 	for _, tau := range []float64{-1, .001, 1, 2, math.NaN()} {
-		if _, err := (L1{Tau: tau}).Plan(s, b, privacy.PureSum{}); !errors.Is(err, ErrParameter) {
+		if _, err := (L1{Tau: tau}).Plan(s, b, privacy.PureSum{}); !errors.Is(err, plan.ErrParameter) {
 			t.Errorf("tau %v: %v", tau, err)
 		}
 	}

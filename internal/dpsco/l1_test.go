@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -92,21 +93,21 @@ func TestL1RefusesInWords(t *testing.T) {
 		kind      error
 		text      string
 	}{
-		{L1{}, 10, 2, privacy.Budget{}, ErrParameter, "eps is 0"},
-		{L1{}, 10, 2, privacy.Budget{Epsilon: -1}, ErrParameter, "eps is -1"},
-		{L1{}, 10, 2, privacy.Budget{Epsilon: nan}, ErrParameter, "eps is NaN"},
-		{L1{}, 10, 2, privacy.Budget{Epsilon: inf}, ErrParameter, "eps is +Inf; it must be a number from 1e-10 to 10000"},
-		{L1{}, 10, 2, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "delta is 1e-06"},
-		{L1{Theta: 1}, 10, 2, one, ErrParameter, `option "theta" is 1; it must be a number from 1.05 to 2`},
-		{L1{Iota: nan}, 10, 2, one, ErrParameter, `option "iota" is NaN`},
-		{L1{Clip: inf}, 10, 2, one, ErrParameter, `option "clip" is +Inf`},
-		{L1{Smoothing: -1}, 10, 2, one, ErrParameter, `option "smoothing" is -1`},
-		{L1{Set: "cube"}, 10, 2, one, ErrParameter, `option "set" is "cube"`},
-		{L1{Method: "mcmc"}, 10, 2, one, ErrParameter, `option "method" is "mcmc"`},
-		{L1{}, 0, 2, one, ErrInfeasible, "no rows"},
-		{L1{}, 10, 0, one, ErrInfeasible, "no coefficient"},
-		{L1{Method: catalogue.MethodExponential, Radius: 1e9, Pitch: 1e-12}, 10, 2, one, ErrInfeasible, "too fine for radius"},
-		{L1{Method: catalogue.MethodExponential}, 10_000, 30, one, ErrInfeasible, "ask for fewer features"},
+		{L1{}, 10, 2, privacy.Budget{}, plan.ErrParameter, "eps is 0"},
+		{L1{}, 10, 2, privacy.Budget{Epsilon: -1}, plan.ErrParameter, "eps is -1"},
+		{L1{}, 10, 2, privacy.Budget{Epsilon: nan}, plan.ErrParameter, "eps is NaN"},
+		{L1{}, 10, 2, privacy.Budget{Epsilon: inf}, plan.ErrParameter, "eps is +Inf; it must be a number from 1e-10 to 10000"},
+		{L1{}, 10, 2, privacy.Budget{Epsilon: 1, Delta: 1e-6}, plan.ErrParameter, "delta is 1e-06"},
+		{L1{Theta: 1}, 10, 2, one, plan.ErrParameter, `option "theta" is 1; it must be a number from 1.05 to 2`},
+		{L1{Iota: nan}, 10, 2, one, plan.ErrParameter, `option "iota" is NaN`},
+		{L1{Clip: inf}, 10, 2, one, plan.ErrParameter, `option "clip" is +Inf`},
+		{L1{Smoothing: -1}, 10, 2, one, plan.ErrParameter, `option "smoothing" is -1`},
+		{L1{Set: "cube"}, 10, 2, one, plan.ErrParameter, `option "set" is "cube"`},
+		{L1{Method: "mcmc"}, 10, 2, one, plan.ErrParameter, `option "method" is "mcmc"`},
+		{L1{}, 0, 2, one, plan.ErrInfeasible, "no rows"},
+		{L1{}, 10, 0, one, plan.ErrInfeasible, "no coefficient"},
+		{L1{Method: catalogue.MethodExponential, Radius: 1e9, Pitch: 1e-12}, 10, 2, one, plan.ErrInfeasible, "too fine for radius"},
+		{L1{Method: catalogue.MethodExponential}, 10_000, 30, one, plan.ErrInfeasible, "ask for fewer features"},
 	} {
 		p, err := c.algorithm.Plan(table.Shape{N: c.n, D: c.d}, c.budget, privacy.PureSum{})
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.text) {
@@ -120,7 +121,7 @@ func TestL1RefusesInWords(t *testing.T) {
 func TestL1DefaultsAlwaysPlan(t *testing.T) {
 	for _, n := range []int{1, 7, 1000, 1e6, 1e9} {
 		for _, d := range []int{1, 4, 9, 64, 1000} {
-			for _, eps := range []float64{minEpsilon, .1, 1, 100, maxEpsilon} {
+			for _, eps := range []float64{plan.MinEpsilon, .1, 1, 100, plan.MaxEpsilon} {
 				for _, a := range []L1{{}, {Theta: 1.05}, {ResidualScale: 1e-9}, {ResidualScale: 1e9}, {Radius: 1e-6}, {Radius: 1e9}, {Method: catalogue.MethodObjective}, {Method: catalogue.MethodStaged}} {
 					if _, err := a.Plan(table.Shape{N: n, D: d, Intercept: true}, privacy.Budget{Epsilon: eps}, privacy.PureSum{}); err != nil {
 						t.Errorf("%+v, n = %d, d = %d, eps = %g: %v", a, n, d, eps, err)

@@ -14,30 +14,11 @@ import (
 	"time"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
-
-// A ladder has a first step whatever the limit, grows by half, and ends within it.
-func TestLaddersEndWithinTheirLimit(t *testing.T) {
-	for _, seconds := range []float64{0, 1e-3, 1, 100, 1e12, math.Inf(1)} {
-		for _, limit := range []time.Duration{time.Second, time.Hour} {
-			l := NewLadder(&Plan{Seconds: seconds, shape: table.Shape{N: 1000, D: 3}}, limit)
-			if l.First <= 0 || l.End() > limit || float64(l.End())*ladderGrowth <= float64(limit) || l.Step(0) != l.First {
-				t.Errorf("%v seconds within %v: %+v ends at %v", seconds, limit, l, l.End())
-			}
-			for k := range l.Last + 1 {
-				if got := l.At(l.Step(k)); got != k {
-					t.Errorf("step %d is %d", k, got)
-				}
-				if got := l.At(l.Step(k) + 1); got != min(k+1, l.Last) {
-					t.Errorf("after step %d comes %d", k, got)
-				}
-			}
-		}
-	}
-}
 
 // Ordinary tables are fitted by the first step, in processor time of one core, with 3 ms
 // to spare for statements; where cores are slower, in so much more. DPSIDECAR_FITS says how many fits are made; of thousands at
@@ -127,7 +108,7 @@ func (c request) play(t *testing.T, r *rand.Rand) float64 {
 	if _, err := coefficients(p.Run(context.Background(), x, mech.NewSource())); err != nil {
 		t.Fatal(err)
 	}
-	first := fixedTime - 3*time.Millisecond + time.Duration(2*p.Seconds*float64(time.Second))
+	first := plan.FixedTime - 3*time.Millisecond + time.Duration(2*p.Seconds*float64(time.Second))
 	share := float64(processorTime()-began) / float64(first)
 	if share > 1 {
 		t.Logf("%s %s, %+v, eps %.2g: %.2f of %v", c.model, c.method, x.Shape, b.Epsilon, share, first)

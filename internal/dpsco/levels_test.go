@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -61,7 +62,7 @@ func TestFitsSeeTheFirstLevel(t *testing.T) {
 	const levels, eps = 15, 0.3
 	concentrated := privacy.Accountant(privacy.Concentrated{})
 	for name, c := range map[string]struct {
-		algorithm  Algorithm
+		algorithm  plan.Algorithm
 		delta      float64
 		accountant privacy.Accountant
 		most       float64

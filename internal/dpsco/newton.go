@@ -204,19 +204,19 @@ func (a Newton) at(s table.Shape, z float64) (*stage, error) {
 		seconds: a.seconds(s),
 		sums:    sums,
 		passes:  1 + newtonSteps + passesOfSplit(s)*len(r.splitNoises()),
-		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (fitted, error) {
 			fits := newNewtonParts(r, x.InGroups())
 			fits.fits[0].first(fits.parts[0], src)
 			for t := range newtonSteps {
 				if err := ctx.Err(); err != nil {
-					return Result{}, err
+					return fitted{}, err
 				}
 				if t == firstGroupStep && s.GroupCount > 0 {
 					fits.split(src)
 				}
 				fits.step(t, src)
 			}
-			return fits.finish(), nil
+			return fitted{Result: fits.finish()}, nil
 		},
 	}, nil
 }

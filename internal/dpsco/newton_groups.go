@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -159,11 +160,11 @@ func (f *newtonFit) raised(w []float64, by float64) []float64 {
 }
 
 // finish returns the fit of all rows, or the pooled fits of groups.
-func (a *newtonParts) finish() Result {
+func (a *newtonParts) finish() release.Result {
 	if a.common == nil {
 		return a.fits[0].finish()
 	}
-	var results []Result
+	var results []release.Result
 	var estimates []estimate
 	for _, f := range a.fits {
 		r := f.finish()
@@ -176,7 +177,7 @@ func (a *newtonParts) finish() Result {
 // penalty moves the fit. If the meat was not released, the curvature replaces it: they are equal where the
 // model holds. The error that one Newton step may leave is not included: it is a bound rather than a
 // variance, and with it a group far from the others would count as unknown.
-func (f *newtonFit) estimate(r Result) estimate {
+func (f *newtonFit) estimate(r release.Result) estimate {
 	e := estimate{w: f.centre}
 	if !f.free() {
 		e.w = r.Coefficients

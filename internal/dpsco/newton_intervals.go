@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/release"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -62,15 +63,15 @@ var (
 )
 
 // errors writes standard errors and intervals, around the fit with a full last step, or why there are none.
-func (f *newtonFit) errors(r *Result) {
+func (f *newtonFit) errors(r *release.Result) {
 	why := f.whyNoIntervals()
 	if why != "" {
 		r.Cut = f.Intervals && !f.free() // with a penalty Intervals is false
 	} else {
-		why = r.hide(f.a, f.shape.Intercept, f.floored, func() string { return f.whyUncertain(r) })
+		why = hide(r, f.a, f.shape.Intercept, f.floored, func() string { return f.whyUncertain(r) })
 	}
 	if why != "" {
-		r.withhold(why)
+		withhold(r, why)
 		return
 	}
 	c := f.influences(f.q)
@@ -78,13 +79,13 @@ func (f *newtonFit) errors(r *Result) {
 	r.Covariance = f.covariance(c, x)
 	var bias *mat.SymDense
 	if bias, why = f.weighing(c, x); why != "" {
-		r.withhold(cmp.Or(r.WhyNull, why))
+		withhold(r, cmp.Or(r.WhyNull, why))
 		return
 	}
 	r.Bias = bias
 	if r.Unsettled = f.unsettled(r); r.Unsettled != nil {
 		if r.WhyNull = cmp.Or(r.WhyNull, longLastStep); len(r.Unsettled) == f.shape.D {
-			r.withhold(longLastStep)
+			withhold(r, longLastStep)
 			return
 		}
 	}
@@ -95,11 +96,11 @@ func (f *newtonFit) errors(r *Result) {
 	for j := range f.shape.D {
 		variance := r.Covariance.At(j, j)
 		deviation, df := math.Sqrt(variance), f.degrees(variance, c.RawRowView(j), open[j])
-		half := halfWidth(deviation, df, math.Sqrt(bias.At(j, j)))
+		half := numeric.HalfWidth(deviation, df, math.Sqrt(bias.At(j, j)))
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
 		r.Low, r.High = append(r.Low, middle.AtVec(j)-half), append(r.High, middle.AtVec(j)+half)
 	}
-	r.withholdUnlessFinite()
+	withholdUnlessFinite(r)
 }
 
 // longRowsDecide is why counts have no intervals where a few rows, far from all others, determine the fit.
@@ -191,10 +192,10 @@ func (f *newtonFit) whyNoIntervals() string {
 
 // whyUncertain says why the releases allow no intervals of the coefficients outside hidden directions;
 // empty if they do.
-func (f *newtonFit) whyUncertain(r *Result) string {
+func (f *newtonFit) whyUncertain(r *release.Result) string {
 	open := 0.0
 	for j, deviation := range f.open() {
-		if !r.hides(j) {
+		if !r.Hides(j) {
 			open = max(open, deviation)
 		}
 	}

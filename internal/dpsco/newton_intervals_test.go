@@ -10,6 +10,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -152,7 +153,7 @@ func TestNewtonsIntervalsAllowForBiasThatShellsShow(t *testing.T) {
 				for j, v := range r.StdErr {
 					bias := math.Sqrt(r.Bias.At(j, j))
 					shown[holds] += bias / v
-					if got, want := (r.High[j]-r.Low[j])/2, halfWidth(v, r.DF[j], bias); math.Abs(got-want) > 1e-9*want {
+					if got, want := (r.High[j]-r.Low[j])/2, numeric.HalfWidth(v, r.DF[j], bias); math.Abs(got-want) > 1e-9*want {
 						t.Errorf("%T: a half width of %v with a bias of %v, want %v", a.Loss, got, bias, want)
 					}
 				}

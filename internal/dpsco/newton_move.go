@@ -6,6 +6,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 
 	"gonum.org/v1/gonum/floats"
@@ -113,7 +114,7 @@ func (f *newtonFit) partOf(move []float64, longest float64) float64 {
 const farthestMove = 4
 
 // finish makes the last step and returns the result.
-func (f *newtonFit) finish() Result {
+func (f *newtonFit) finish() release.Result {
 	f.whiten()
 	full := f.full()
 	f.arrives = f.partOf(full, f.Curve.reach()) == 1
@@ -128,7 +129,7 @@ func (f *newtonFit) finish() Result {
 		f.shrinkSlopes(w)
 	}
 	f.g, f.gDeviation = score, deviation
-	r := Result{Coefficients: w, NoiseCovariance: f.noise()}
+	r := release.Result{Coefficients: w, NoiseCovariance: f.noise()}
 	if c, huber := f.Curve.(huberCurve); huber {
 		r.HuberDelta = c.delta
 	}

@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 
@@ -176,7 +177,7 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 			x, y = inGroups(r, x, y, 2)
 		}
 		const z = 0.01
-		shares, err := replay(t, func() *Plan { return planOf(t, a, x.Shape, z) }, x, y)
+		shares, err := replay(t, func() *plan.Plan { return planOf(t, a, x.Shape, z) }, x, y)
 		if err != nil {
 			t.Fatalf("pair %d: %v", k, err)
 		}
@@ -188,7 +189,11 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 				src, tape := mechtest.NewTape(t, 1, earlier)
 				x = pushedDown(x)
 				Scaled{X: table.Repeat(1, s.Columns()), Y: 1}.express(x.Pushdown, s, 0)
-				if _, err := planOf(t, a, s, z).run(t.Context(), x, src); err != nil {
+				g, err := a.at(s, z)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := g.run(t.Context(), x, src); err != nil {
 					t.Fatal(err)
 				}
 				return tape

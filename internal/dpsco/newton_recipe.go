@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 )
 
@@ -69,7 +70,7 @@ func (p *problem) newton() (fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	setDefault(&p.FeatureNorm, 1.2*math.Sqrt(p.sources()))
+	plan.SetDefault(&p.FeatureNorm, 1.2*math.Sqrt(p.sources()))
 	p.Whitening, p.Steps = catalogue.WhiteningOn, newtonSteps
 	why := ""
 	switch {
@@ -115,11 +116,11 @@ func (p *problem) curve() (curve, error) {
 		c := poissonCurve{unit: 1, cut: firstCount}
 		if p.Offset == "" && p.MaxWeight == 0 { // otherwise nothing tells how large exposures, or weights, are without an intercept
 			c.exposure = p.exposure
-			setDefault(&c.exposure, 1)
+			plan.SetDefault(&c.exposure, 1)
 		}
 		return c, nil
 	}
-	return nil, fmt.Errorf("%w: method %q is for dp_logistic_regress, dp_huber_regress and dp_poisson_regress; ask for another method", ErrParameter, p.Method)
+	return nil, fmt.Errorf("%w: method %q is for dp_logistic_regress, dp_huber_regress and dp_poisson_regress; ask for another method", plan.ErrParameter, p.Method)
 }
 
 // forecastNewton is the noise of the last score, over the curvature, at the limit that a histogram without

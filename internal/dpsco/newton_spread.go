@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/release"
 
 	"gonum.org/v1/gonum/floats"
 )
@@ -148,9 +149,9 @@ const (
 // unsettled returns the coefficients that noise does not mask and that may be far from the limit of further
 // steps, and then the constant with them, which absorbs the mean of their features. Intervals of the others
 // cover as often as they do without such features (newton.md).
-func (f *newtonFit) unsettled(r *Result) (far []int) {
+func (f *newtonFit) unsettled(r *release.Result) (far []int) {
 	for j, left := range f.leftAlone() {
-		if !r.hides(j) && left > maxAlone && square(left) > square(aloneShare)*r.Covariance.At(j, j) {
+		if !r.Hides(j) && left > maxAlone && square(left) > square(aloneShare)*r.Covariance.At(j, j) {
 			far = append(far, j)
 		}
 	}

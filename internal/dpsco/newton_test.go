@@ -11,7 +11,9 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -54,34 +56,34 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 		}
 		return most
 	}
-	for name, mutant := range map[string]func(r *newtonReleases, x table.Data, p *Plan) (twice bool){
-		"nothing": func(*newtonReleases, table.Data, *Plan) bool { return false },
-		"half of the noise of a score": func(r *newtonReleases, _ table.Data, _ *Plan) bool {
+	for name, mutant := range map[string]func(r *newtonReleases, x table.Data, p *plan.Plan) (twice bool){
+		"nothing": func(*newtonReleases, table.Data, *plan.Plan) bool { return false },
+		"half of the noise of a score": func(r *newtonReleases, _ table.Data, _ *plan.Plan) bool {
 			r.scoreNoise[1].NoiseMultiplier /= 2
 			return false
 		},
-		"half of the noise of residuals": func(r *newtonReleases, _ table.Data, _ *Plan) bool {
+		"half of the noise of residuals": func(r *newtonReleases, _ table.Data, _ *plan.Plan) bool {
 			r.residualNoise[1].NoiseMultiplier /= 2
 			return false
 		},
-		"half of the noise of the meat": func(r *newtonReleases, _ table.Data, _ *Plan) bool {
+		"half of the noise of the meat": func(r *newtonReleases, _ table.Data, _ *plan.Plan) bool {
 			r.meatNoise.NoiseMultiplier /= 2
 			return false
 		},
-		"a share used twice": func(*newtonReleases, table.Data, *Plan) bool { return true },
-		"a release is not charged": func(_ *newtonReleases, _ table.Data, p *Plan) bool {
+		"a share used twice": func(*newtonReleases, table.Data, *plan.Plan) bool { return true },
+		"a release is not charged": func(_ *newtonReleases, _ table.Data, p *plan.Plan) bool {
 			p.Event = p.Event.(privacy.Compose)[1:]
 			return false
 		},
-		"a bound read from the data": func(r *newtonReleases, x table.Data, _ *Plan) bool {
+		"a bound read from the data": func(r *newtonReleases, x table.Data, _ *plan.Plan) bool {
 			r.Bound = largest(x.X[0])
 			return false
 		},
-		"a cut read from the data": func(r *newtonReleases, x table.Data, _ *Plan) bool {
+		"a cut read from the data": func(r *newtonReleases, x table.Data, _ *plan.Plan) bool {
 			r.Curve = huberCurve{delta: 1, cut: largest(x.Y)}
 			return false
 		},
-		"a limit read from the data": func(r *newtonReleases, x table.Data, _ *Plan) bool {
+		"a limit read from the data": func(r *newtonReleases, x table.Data, _ *plan.Plan) bool {
 			r.Curve = huberCurve{delta: largest(x.Y), cut: 1}
 			return false
 		},
@@ -92,15 +94,15 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 		for range 60 {
 			s := table.Shape{N: 23, D: 2}
 			x, y := neighbours(r, s, false)
-			_, err := replay(t, func() *Plan {
+			_, err := replay(t, func() *plan.Plan {
 				p := planOf(t, a, s, z)
 				releases, err := a.releases(s, z)
 				if err != nil {
 					t.Fatal(err)
 				}
 				mutant(releases, x, p)
-				p.run = func(_ context.Context, x table.Data, src *mech.Source) (Result, error) {
-					twice := mutant(releases, x, &Plan{Event: p.Event})
+				p.WithRun(func(_ context.Context, x table.Data, src *mech.Source) (release.Result, error) {
+					twice := mutant(releases, x, &plan.Plan{Event: p.Event})
 					f := newNewtonParts(releases, x)
 					f.fits[0].first(x, src)
 					for t := range newtonSteps {
@@ -110,7 +112,7 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 						f.step(newtonSteps-1, src)
 					}
 					return f.finish(), nil
-				}
+				})
 				return p
 			}, x, y)
 			if err != nil {
@@ -132,7 +134,7 @@ func TestARowTwiceInNewtonIsSeen(t *testing.T) {
 	caught := 0
 	for range 40 {
 		x, y := neighbours(r, s, false)
-		if _, err := replay(t, func() *Plan { return planOf(t, a, double, 0.3) }, twice(x), twice(y)); err != nil {
+		if _, err := replay(t, func() *plan.Plan { return planOf(t, a, double, 0.3) }, twice(x), twice(y)); err != nil {
 			caught++
 		}
 	}
@@ -368,10 +370,10 @@ func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
 		}
 	}
 	_, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodNewton}.Plan(table.Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
-	if !errors.Is(err, ErrParameter) {
+	if !errors.Is(err, plan.ErrParameter) {
 		t.Errorf("least squares: %v", err)
 	}
-	if _, err := Recipe("linear", map[string]any{"method": catalogue.MethodNewton}, nil); !errors.Is(err, ErrParameter) {
+	if _, err := Recipe("linear", map[string]any{"method": catalogue.MethodNewton}, nil); !errors.Is(err, plan.ErrParameter) {
 		t.Errorf("linear: %v", err)
 	}
 }

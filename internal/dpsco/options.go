@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 )
 
 // fields maps the option names of a model to the fields of an algorithm. Package catalogue defines
@@ -27,7 +28,7 @@ func (f fields[A]) set(a *A, given map[string]any, features []string) error {
 		case f.groups[name] != nil:
 			groups, ok := positions(value, features)
 			if !ok {
-				return fmt.Errorf("%w: option %q must be lists of features, each named once", ErrParameter, name)
+				return fmt.Errorf("%w: option %q must be lists of features, each named once", plan.ErrParameter, name)
 			}
 			*f.groups[name](a) = groups
 		default:

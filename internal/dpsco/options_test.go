@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
@@ -146,7 +147,7 @@ func TestIdleOptionsAreNamed(t *testing.T) {
 		{"logistic", map[string]any{"negative_label": -1.0, "clip": 3.0}, ""},
 	} {
 		_, err := Recipe(c.model, c.given, []string{"a"})
-		if c.text == "" && err != nil || c.text != "" && (!errors.Is(err, ErrParameter) || !strings.Contains(err.Error(), c.text)) {
+		if c.text == "" && err != nil || c.text != "" && (!errors.Is(err, plan.ErrParameter) || !strings.Contains(err.Error(), c.text)) {
 			t.Errorf("%s, %v: %v; want %q", c.model, c.given, err, c.text)
 		}
 	}
@@ -170,9 +171,9 @@ func TestBatchesAndBlocksAreCutToTheRows(t *testing.T) {
 		{map[string]any{"method": "spgd_kamath", "blocks": 9.0}, 1, "blocks", 1, nil, ""},
 		{map[string]any{"method": "sample_aggregate", "blocks": 4000.0}, 900, "blocks", 900, nil, ""},
 		{map[string]any{"method": "sample_aggregate", "blocks": 4000.0}, 9, "blocks", 9, nil, ""},
-		{map[string]any{"method": "sample_aggregate", "aggregator": "centre", "blocks": 4000.0}, 9, "", 0, ErrInfeasible, "9 blocks are too few for eps 1 and 3 coefficients; there must be 161 to 5000"},
-		{map[string]any{"method": "sample_aggregate", "aggregator": "centre", "blocks": 99999.0}, 900, "", 0, ErrInfeasible, "blocks is 99999; for eps 1 and 3 coefficients it must be from 161 to 5000"},
-		{map[string]any{"method": "sample_aggregate", "aggregator": "centre", "blocks": 99999.0}, 1_000_000, "", 0, ErrInfeasible, "blocks is 99999; "},
+		{map[string]any{"method": "sample_aggregate", "aggregator": "centre", "blocks": 4000.0}, 9, "", 0, plan.ErrInfeasible, "9 blocks are too few for eps 1 and 3 coefficients; there must be 161 to 5000"},
+		{map[string]any{"method": "sample_aggregate", "aggregator": "centre", "blocks": 99999.0}, 900, "", 0, plan.ErrInfeasible, "blocks is 99999; for eps 1 and 3 coefficients it must be from 161 to 5000"},
+		{map[string]any{"method": "sample_aggregate", "aggregator": "centre", "blocks": 99999.0}, 1_000_000, "", 0, plan.ErrInfeasible, "blocks is 99999; "},
 	} {
 		a, err := Recipe("linear", c.given, nil)
 		if err != nil {
@@ -194,7 +195,7 @@ func TestTheCentreNamesTheLeastDelta(t *testing.T) {
 	a := centreRecipe(t, "linear", 10)
 	for delta, ok := range map[float64]bool{1e-9: true, 1e-6: true, 9.999e-10: false, 1e-12: false} {
 		_, err := a.Plan(table.Shape{N: 1_000_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 5, Delta: delta}, privacy.Concentrated{})
-		if (err == nil) != ok || !ok && (!errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), `delta of at least 1e-09`)) {
+		if (err == nil) != ok || !ok && (!errors.Is(err, plan.ErrInfeasible) || !strings.Contains(err.Error(), `delta of at least 1e-09`)) {
 			t.Errorf("delta %v: %v", delta, err)
 		}
 	}

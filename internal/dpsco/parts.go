@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
@@ -64,8 +65,8 @@ func (p *problem) auto() (fit, error) {
 	case p.newtonServes():
 		return p.newton()
 	}
-	setDefault(&p.Steps, 60)
-	setDefault(&p.Clip, p.Loss.Lipschitz()*p.leverage())
+	plan.SetDefault(&p.Steps, 60)
+	plan.SetDefault(&p.Clip, p.Loss.Lipschitz()*p.leverage())
 	steps := p.gd()
 	if p.Labels {
 		steps.Average = 0.5 // log-odds may be far from the start
@@ -112,19 +113,19 @@ func (p *problem) whyClipped() string {
 // the mean of skewed residuals.
 func (p *problem) clippedDescent() (fit, error) {
 	centred := p.centres()
-	setDefault(&p.Steps, numeric.ClampBetween(stepsPerCoefficient*p.d(), minSteps, maxClippedSteps))
+	plan.SetDefault(&p.Steps, numeric.ClampBetween(stepsPerCoefficient*p.d(), minSteps, maxClippedSteps))
 	if centred {
-		setDefault(&p.StepSize, centredStep/p.smoothness())
+		plan.SetDefault(&p.StepSize, centredStep/p.smoothness())
 	}
 	steps := p.gd()
 	perClip := p.Steps * p.StepSize * 2 / p.recordsPerNoise() * math.Sqrt(p.d())
-	setDefault(&p.Clip, min(p.gradientNorm(), maxWander/perClip))
+	plan.SetDefault(&p.Clip, min(p.gradientNorm(), maxWander/perClip))
 	d := Descent{Loss: p.Loss, Psi: p.bounded(), Mean: p.clip(), Solver: steps}
 	if !centred {
 		return d, nil
 	}
 	d.Psi = p.penalty() // the ball is for the final coefficients, whose constant is another
-	setDefault(&p.FeatureNorm, math.Sqrt(p.sources()))
+	plan.SetDefault(&p.FeatureNorm, math.Sqrt(p.sources()))
 	return Centred{Descent: d, Bound: p.FeatureNorm, Ratio: p.ratio(d, whiteningShare)}, nil
 }
 
@@ -142,8 +143,8 @@ const (
 // clipped gradients of labels would carry little information beyond the counts of the two labels.
 func (p *problem) weighedDescent() Descent {
 	longest := labelLeverage * math.Sqrt(p.sources())
-	setDefault(&p.Clip, p.Loss.Lipschitz()*longest)
-	setDefault(&p.Steps, min(maxSteps, moreSteps*float64(p.facts().AccMDSteps())))
+	plan.SetDefault(&p.Clip, p.Loss.Lipschitz()*longest)
+	plan.SetDefault(&p.Steps, min(maxSteps, moreSteps*float64(p.facts().AccMDSteps())))
 	return Descent{Loss: p.Loss, Psi: p.bounded(), Mean: p.clip(), Solver: p.accmd(), Leverage: longest}
 }
 
@@ -175,10 +176,10 @@ func (p *problem) leverage() float64 { return 1.2 * math.Sqrt(p.d()) }
 // gd returns gradient descent on all rows.
 func (p *problem) gd() solve.GD {
 	if p.whitens() {
-		setDefault(&p.Steps, 15)
+		plan.SetDefault(&p.Steps, 15)
 	}
-	setDefault(&p.Steps, 100)
-	setDefault(&p.StepSize, 1/p.smoothness())
+	plan.SetDefault(&p.Steps, 100)
+	plan.SetDefault(&p.StepSize, 1/p.smoothness())
 	return solve.GD{Steps: int(p.Steps), Rate: p.StepSize, Average: averaged}
 }
 
@@ -197,8 +198,8 @@ func (p *problem) spgd() solve.GD {
 // as many steps as gd. It uses batches if the accountant gives credit for sampling.
 func (p *problem) svrg(growth int) solve.SVRG {
 	p.clip()
-	setDefault(&p.Steps, 100)
-	setDefault(&p.StepSize, 0.5/p.smoothness())
+	plan.SetDefault(&p.Steps, 100)
+	plan.SetDefault(&p.StepSize, 0.5/p.smoothness())
 	s := solve.SVRG{Epochs: 5, Inner: int(math.Ceil(p.Steps / 5)), Growth: growth, Rate: p.StepSize, Smoothness: 2 * p.curvature() * p.d(), Norm: p.Clip}
 	if growth == 2 {
 		s.Epochs, s.Inner = 4, int(math.Ceil(p.Steps/30))
@@ -214,15 +215,15 @@ func (p *problem) svrg(growth int) solve.SVRG {
 // accmd returns accelerated mirror descent with the Euclidean mirror map.
 func (p *problem) accmd() solve.AccMD {
 	f := p.facts()
-	setDefault(&p.Steps, float64(f.AccMDSteps()))
-	setDefault(&p.StepSize, f.AccMDRate(int(p.Steps)))
+	plan.SetDefault(&p.Steps, float64(f.AccMDSteps()))
+	plan.SetDefault(&p.StepSize, f.AccMDRate(int(p.Steps)))
 	return solve.AccMD{Steps: int(p.Steps), Rate: p.StepSize}
 }
 
 // batch returns the size of a batch as solvers expect it, 0 for all rows. A size above the number of
 // rows means all rows, because a table may shrink below the batch of a scheduled request.
 func (p *problem) batch(usual float64) int {
-	setDefault(&p.Batch, usual)
+	plan.SetDefault(&p.Batch, usual)
 	p.Batch = min(p.Batch, float64(p.N))
 	if int(p.Batch) == p.N {
 		return 0
@@ -241,7 +242,7 @@ func (p *problem) facts() solve.Facts {
 
 // clip returns the estimator that clips row gradients, by default at the length of a typical one.
 func (p *problem) clip() mean.Clip {
-	setDefault(&p.Clip, p.gradientNorm())
+	plan.SetDefault(&p.Clip, p.gradientNorm())
 	return mean.Clip{Norm: p.Clip}
 }
 
@@ -254,8 +255,8 @@ const catoniShare = 1. / 6
 
 // catoni returns the estimator for n rows.
 func (p *problem) catoni(n int) mean.Catoni {
-	setDefault(&p.Moment, p.ResidualScale*p.ResidualScale)
-	setDefault(&p.Truncation, catoniShare*mean.CatoniScale(p.Moment, math.Inf(1), p.z, n, p.D))
+	plan.SetDefault(&p.Moment, p.ResidualScale*p.ResidualScale)
+	plan.SetDefault(&p.Truncation, catoniShare*mean.CatoniScale(p.Moment, math.Inf(1), p.z, n, p.D))
 	return mean.Catoni{Scale: p.Truncation, Beta: math.Inf(1)}
 }
 
@@ -267,31 +268,31 @@ func (p *problem) holland() mean.Catoni {
 
 // trimmed trims enough records that the worst case has little weight in the smooth sensitivity.
 func (p *problem) trimmed() mean.TrimmedMean {
-	setDefault(&p.Steps, 50)
-	setDefault(&p.StepSize, 2/p.smoothness())
-	setDefault(&p.Range, 8*p.ResidualScale)
-	setDefault(&p.Trim, float64(mean.TrimmedCount(p.z, p.N, p.D, -p.Range/2, p.Range/2, p.ResidualScale)))
+	plan.SetDefault(&p.Steps, 50)
+	plan.SetDefault(&p.StepSize, 2/p.smoothness())
+	plan.SetDefault(&p.Range, 8*p.ResidualScale)
+	plan.SetDefault(&p.Trim, float64(mean.TrimmedCount(p.z, p.N, p.D, -p.Range/2, p.Range/2, p.ResidualScale)))
 	return mean.TrimmedMean{Trim: int(p.Trim), Low: -p.Range / 2, High: p.Range / 2}
 }
 
 // ksu returns the joint estimator, on balls or on boxes.
 func (p *problem) ksu(axis bool) mean.KSU {
-	setDefault(&p.Range, 4*p.ResidualScale)
+	plan.SetDefault(&p.Range, 4*p.ResidualScale)
 	if axis {
-		setDefault(&p.Truncation, 2*p.ResidualScale)
+		plan.SetDefault(&p.Truncation, 2*p.ResidualScale)
 	}
-	setDefault(&p.Truncation, 2*p.gradientNorm())
+	plan.SetDefault(&p.Truncation, 2*p.gradientNorm())
 	return mean.KSU{Radius: p.Truncation, Range: p.Range, Axis: axis}
 }
 
 // kamath returns the median of the means of an odd number of blocks.
 func (p *problem) kamath() mean.MedianOfMeans {
-	setDefault(&p.Blocks, 7)
+	plan.SetDefault(&p.Blocks, 7)
 	p.batch(float64(p.N))
 	if p.Blocks > p.Batch {
 		p.Blocks = float64((int(p.Batch) - 1) | 1) // blocks of one row; of an even number of rows one is left out
 	}
-	setDefault(&p.Range, 4*p.ResidualScale)
+	plan.SetDefault(&p.Range, 4*p.ResidualScale)
 	return mean.MedianOfMeans{Blocks: int(p.Blocks), Range: p.Range}
 }
 
@@ -327,7 +328,7 @@ func (p *problem) rangeMean() (Aggregator, error) {
 		most := math.Floor(rows / (minBlockRows * d))
 		if least > most {
 			return nil, fmt.Errorf("%w: %d rows are too few for eps %.6g and %d coefficients, for method %q needs at least %.6g blocks of %d rows a coefficient; ask for more eps or fewer features, or for method %q",
-				ErrInfeasible, p.N, p.budget.Epsilon, p.D, p.Method, least, minBlockRows, catalogue.MethodAuto)
+				plan.ErrInfeasible, p.N, p.budget.Epsilon, p.D, p.Method, least, minBlockRows, catalogue.MethodAuto)
 		}
 		if p.Labels {
 			most = math.Floor(rows / (labelBlockRows * d))
@@ -347,17 +348,17 @@ const minDelta = 1e-9
 // smoothCentre chooses the number of blocks, as many as are useful and the rows allow.
 func (p *problem) smoothCentre() (Aggregator, error) {
 	if p.reserve < privacy.Reserve(minDelta) {
-		return nil, fmt.Errorf("%w: aggregator %q takes a delta of at least %g; ask for that", ErrInfeasible, p.Aggregator, minDelta)
+		return nil, fmt.Errorf("%w: aggregator %q takes a delta of at least %g; ask for that", plan.ErrInfeasible, p.Aggregator, minDelta)
 	}
 	centre := mech.Centre{Epsilon: min(p.budget.Epsilon, 20), Delta: p.reserve, Radius: p.Radius}
 	if p.Blocks == 0 {
 		blocks, err := centre.Blocks(p.N, p.D, 0.01*p.Radius)
 		if err != nil {
-			return nil, fmt.Errorf("%w; by default a block has 20 rows a coefficient: ask for more eps or fewer features, or for aggregator %q", infeasible(err), catalogue.AggregatorRangeMean)
+			return nil, fmt.Errorf("%w; by default a block has 20 rows a coefficient: ask for more eps or fewer features, or for aggregator %q", plan.Infeasible(err), catalogue.AggregatorRangeMean)
 		}
 		p.Blocks = float64(blocks)
 	} else if err := centre.Check(int(p.Blocks), p.D); err != nil {
-		return nil, infeasible(err)
+		return nil, plan.Infeasible(err)
 	}
 	p.Blocks = min(p.Blocks, float64(p.N))
 	return SmoothCentre{centre}, nil
@@ -372,7 +373,7 @@ func (p *problem) penalty() prox.Operator {
 	case catalogue.PenaltyL2:
 		psi = prox.L2{Lambda: p.Lambda}
 	case catalogue.PenaltyElasticNet:
-		setDefault(&p.L1Ratio, 0.5)
+		plan.SetDefault(&p.L1Ratio, 0.5)
 		psi = prox.ElasticNet{L1: p.Lambda * p.L1Ratio, L2: p.Lambda * (1 - p.L1Ratio)}
 	case catalogue.PenaltyGroupL1:
 		psi = prox.GroupL1{Lambda: p.Lambda, Groups: p.Groups}

@@ -9,6 +9,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
@@ -34,21 +35,21 @@ func (a Regression) resolve(s table.Shape, b privacy.Budget, accountant privacy.
 	if err := regressionFields.check(a, optionsOf(slices.Collect(maps.Keys(losses))...)); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkRequest(s, b), checkWeights(a.Weight, a.MaxWeight)); err != nil {
+	if err := errors.Join(plan.Check(s, b), checkWeights(a.Weight, a.MaxWeight)); err != nil {
 		return nil, err
 	}
 	switch {
 	case !(b.Delta > 0 && b.Delta < 1):
-		return nil, fmt.Errorf("%w: delta is %v; it must be above 0 and below 1", ErrParameter, b.Delta)
+		return nil, fmt.Errorf("%w: delta is %v; it must be above 0 and below 1", plan.ErrParameter, b.Delta)
 	case a.Penalty == catalogue.PenaltyGroupL1 && len(a.Groups) == 0:
-		return nil, fmt.Errorf("%w: penalty %q needs option \"groups\"", ErrParameter, a.Penalty)
+		return nil, fmt.Errorf("%w: penalty %q needs option \"groups\"", plan.ErrParameter, a.Penalty)
 	case s.GroupCount > 0 && a.MaxWeight > 0:
 		return nil, errWeightsOfGroups
 	case accountant == privacy.PureSum{}:
-		return nil, fmt.Errorf("%w: the budget of this data set has no delta, which this model needs; ask dp_l1_regress, which needs none. A steward can register the data with a delta above 0 before its first charge, and not after", ErrInfeasible)
+		return nil, fmt.Errorf("%w: the budget of this data set has no delta, which this model needs; ask dp_l1_regress, which needs none. A steward can register the data with a delta above 0 before its first charge, and not after", plan.ErrInfeasible)
 	}
 	reserve := privacy.Reserve(b.Delta)
-	budget := privacy.Budget{Epsilon: justBelow(b.Epsilon), Delta: b.Delta - reserve}
+	budget := privacy.Budget{Epsilon: plan.JustBelow(b.Epsilon), Delta: b.Delta - reserve}
 	_, rdp := accountant.(privacy.AtOrder)
 	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: privacy.ZCDPRho(budget.Epsilon, budget.Delta), rdp: rdp, why: "asked for"}
 	return p, p.defaults()
@@ -57,20 +58,20 @@ func (a Regression) resolve(s table.Shape, b privacy.Budget, accountant privacy.
 func (p *problem) defaults() error {
 	if p.Labels && p.Negative == p.Positive {
 		if p.Positive != 0 {
-			return fmt.Errorf("%w: both labels are %v", ErrParameter, p.Positive)
+			return fmt.Errorf("%w: both labels are %v", plan.ErrParameter, p.Positive)
 		}
 		p.Positive = 1
 	}
 	if _, ok := p.Loss.(loss.Huber); ok {
 		p.deltaAsked = p.HuberDelta != 0
-		setDefault(&p.HuberDelta, 1)
+		plan.SetDefault(&p.HuberDelta, 1)
 		p.Loss = loss.Huber{Delta: p.HuberDelta}
 	}
 	if p.Method == "" {
 		p.Method = catalogue.MethodAuto
 	}
 	if p.counts() && !fitsLoss(p.Loss, p.Method) {
-		return fmt.Errorf("%w: method %q needs a bounded derivative, and that of a count's loss has no bound; ask for method %q", ErrParameter, p.Method, catalogue.MethodAuto)
+		return fmt.Errorf("%w: method %q needs a bounded derivative, and that of a count's loss has no bound; ask for method %q", plan.ErrParameter, p.Method, catalogue.MethodAuto)
 	}
 	if p.Penalty == "" {
 		p.Penalty = catalogue.PenaltyNone
@@ -79,9 +80,9 @@ func (p *problem) defaults() error {
 		p.Pool = catalogue.PoolShrink
 	}
 	p.radiusAsked, p.scaleAsked = p.Radius != 0, p.ResidualScale != 0
-	setDefault(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
+	plan.SetDefault(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
 	p.chooseWhitening()
-	setDefault(&p.Radius, p.usualRadius())
+	plan.SetDefault(&p.Radius, p.usualRadius())
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/table"
@@ -274,18 +275,21 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 		f.p, f.w, f.limit, f.bound = mat.NewDense(4, 4, slices.Repeat([]float64{1e30}, 16)), []float64{1, 2, 3, 4}, 1, 1
 		f.queryStep(0, x)
 	}
+	count := func(bins mech.Bins, columns []int, centres []float64) {
+		histogram.Count(table.Data{Shape: table.Shape{N: 1000}, Pushdown: x}, bins, columns, centres, mech.Gaussian{NoiseMultiplier: 1}, mechtest.Source(t, 1))
+	}
 	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these
 		moved := Scaled{X: []float64{0x1p-11, 1, 0x1p-4}, Y: 1, CentreX: []float64{a, -a, a}, CentreY: -a}
 		moved.expressAgain(x)
-		queryPositions(x, 1000, detailBins, []numericColumn{{column: 0}, {column: 2}, {column: targetColumn}}, &moved)
+		count(detailBins, []int{0, 2, histogram.Target}, []float64{moved.CentreX[0], moved.CentreX[2], moved.CentreY})
 		askFar()
 	}
 	for _, a := range []float64{0x1p-59, 1, 0x1p59} { // as scales do that are found
 		found := Scaled{X: []float64{a, 1, 1 / a}, Y: a}
-		unscaled := []numericColumn{{column: 0}, {column: 2}, {column: targetColumn}}
-		queryPositions(x, 1000, sizeBins, unscaled, nil)
+		unscaled := []numericColumn{{column: 0}, {column: 2}, {column: histogram.Target}}
+		count(histogram.SizeBins, positionsOf(unscaled), nil)
 		found.expressUnscaled(x, unscaled)
-		queryPositions(x, 1000, sizeBins, unscaled, nil)
+		count(histogram.SizeBins, positionsOf(unscaled), nil)
 		askFar()
 	}
 	if x.Err() != nil || passes != 125*(2+3*3+3*3)+4*4+3*7 {

@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -26,7 +27,7 @@ func TestCutCoefficientsSayIt(t *testing.T) {
 		method, _ := m.Option("method")
 		for _, name := range method.Choices {
 			for _, radius := range []float64{0.2, 10} {
-				a, x, b := Algorithm(Regression{Loss: losses[m.Name], Method: name, Radius: radius}), x, privacy.Budget{Epsilon: 2, Delta: 1e-6}
+				a, x, b := plan.Algorithm(Regression{Loss: losses[m.Name], Method: name, Radius: radius}), x, privacy.Budget{Epsilon: 2, Delta: 1e-6}
 				if m.Delta == 0 {
 					a, x, b.Delta = L1{Method: name, Radius: radius}, drawLaw("gauss", 3000, 3, 1), 0
 					b.Epsilon = 50

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -31,7 +32,7 @@ func (a RangeMean) at(points, d int, z float64) (*aggregation, error) {
 	contract := mech.Contract{Norm: mech.L2, Bound: math.Sqrt(float64(d)), N: points, D: d}
 	for _, err := range []error{finder.Check(), noise.Check(), contract.Check(), mech.CheckHistogram(a.Bins, points, d)} {
 		if err != nil {
-			return nil, infeasible(err)
+			return nil, plan.Infeasible(err)
 		}
 	}
 	return &aggregation{

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 )
 
 // methods maps every method of a Regression to its estimator of the mean gradient and its solver, with the
@@ -43,7 +44,7 @@ var losses = map[string]loss.Loss{
 //
 // Errors: ErrParameter for an unknown model or option, a value of the wrong type or out of range, or an
 // option that the method of a Regression does not use; the text names it and the allowed values.
-func Recipe(model string, given map[string]any, features []string) (Algorithm, error) {
+func Recipe(model string, given map[string]any, features []string) (plan.Algorithm, error) {
 	m, err := catalogue.Find(model)
 	if err == nil {
 		err = m.Check(given)

@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 	"errors"
 	"reflect"
 	"strings"
@@ -45,7 +46,7 @@ func TestRecipeRefusesByName(t *testing.T) {
 		{"l1", map[string]any{"radius": -1.0}, `option "radius" is -1`},
 	} {
 		a, err := Recipe(c.model, c.options, nil)
-		if !errors.Is(err, ErrParameter) || !strings.Contains(err.Error(), c.text) {
+		if !errors.Is(err, plan.ErrParameter) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("Recipe(%q, %v) = %v, %v; want %q", c.model, c.options, a, err, c.text)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -87,7 +88,7 @@ func withRecord(x table.Data, sizes []int, changed int, y table.Data, size int) 
 // method of every model.
 func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 	largest := map[string]float64{}
-	replayed := func(name string, plan func() *Plan, x, y table.Data) {
+	replayed := func(name string, plan func() *plan.Plan, x, y table.Data) {
 		shares, err := replay(t, plan, x, y)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -101,7 +102,7 @@ func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 		a, r := requests[name], rand.New(rand.NewPCG(5, uint64(len(name))))
 		for k := range 6 {
 			s := table.Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
-			plan := func() *Plan {
+			plan := func() *plan.Plan {
 				p, err := Scaled{Algorithm: a, X: table.Repeat(1, s.Columns()), Y: 1, MaxRows: maxFellows}.Plan(s, generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -130,12 +131,12 @@ func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 	}
 }
 
-func replayFits(name string, f fit, pairs int, labels bool, replayed func(string, func() *Plan, table.Data, table.Data), t *testing.T) {
+func replayFits(name string, f fit, pairs int, labels bool, replayed func(string, func() *plan.Plan, table.Data, table.Data), t *testing.T) {
 	r := rand.New(rand.NewPCG(6, uint64(len(name))))
 	for k := range pairs {
 		s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
 		x, y := recordNeighbours(r, s, labels)
-		replayed(name, func() *Plan { return planOf(t, f, s, 0.3) }, x, y)
+		replayed(name, func() *plan.Plan { return planOf(t, f, s, 0.3) }, x, y)
 	}
 }
 
@@ -147,7 +148,7 @@ func TestReplaysOfScoresOfRecords(t *testing.T) {
 				s := table.Shape{N: 1 + r.IntN(23), D: len(a.Coefficients), Intercept: true}
 				a.MaxRows = maxFellows
 				x, y := recordNeighbours(r, s, a.Labels)
-				_, err := replay(t, func() *Plan {
+				_, err := replay(t, func() *plan.Plan {
 					p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
 					if err != nil {
 						t.Fatal(err)
@@ -321,7 +322,7 @@ func TestFitsByGroupsOfRecordsReplay(t *testing.T) {
 			x, y := recordNeighbours(r, s, strings.Contains(name, "labels"))
 			x, y = recordsInGroups(r, x, y, 1+k%4)
 			z := []float64{0.01, 0.3, 3}[k/3%3]
-			shares, err := replay(t, func() *Plan { return planOf(t, a, x.Shape, z) }, x, y)
+			shares, err := replay(t, func() *plan.Plan { return planOf(t, a, x.Shape, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -345,7 +346,7 @@ func TestReplaysOfScoresOfRecordsInGroups(t *testing.T) {
 			x, y = recordsInGroups(r, x, y, 1+k%3)
 			b := a
 			b.MaxRows, b.Coefficients = maxFellows, slices.Repeat(a.Coefficients, x.GroupCount)
-			_, err := replay(t, func() *Plan {
+			_, err := replay(t, func() *plan.Plan {
 				p, err := b.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: []float64{0, 1e-3}[k%2]}, privacy.Concentrated{})
 				if err != nil {
 					t.Fatal(err)

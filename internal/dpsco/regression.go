@@ -10,6 +10,8 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -66,7 +68,7 @@ type Regression struct {
 }
 
 // withPublicFacts implements publicFactsUser.
-func (a Regression) withPublicFacts(s Scaled) Algorithm {
+func (a Regression) withPublicFacts(s Scaled) plan.Algorithm {
 	a.Sources, a.Levels = s.Sources, s.Levels
 	a.numericColumns, a.target = s.numericColumns()
 	a.unknown = s.NoScales
@@ -118,7 +120,7 @@ var regressionFields = fields[Regression]{
 //
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says which request would be
 // feasible.
-func (a Regression) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a Regression) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
 	resolved, err := a.resolve(s, b, accountant)
 	if err != nil {
 		return nil, err
@@ -126,7 +128,7 @@ func (a Regression) Plan(s table.Shape, b privacy.Budget, accountant privacy.Acc
 	p, stage, err := resolved.fix(accountant)
 	switch {
 	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
-		return nil, fmt.Errorf("%w: method %q cannot keep within eps %v and delta %v; ask for more, or for another method", ErrInfeasible, resolved.Method, b.Epsilon, b.Delta)
+		return nil, fmt.Errorf("%w: method %q cannot keep within eps %v and delta %v; ask for more, or for another method", plan.ErrInfeasible, resolved.Method, b.Epsilon, b.Delta)
 	case err != nil:
 		return nil, err
 	}
@@ -135,9 +137,9 @@ func (a Regression) Plan(s table.Shape, b privacy.Budget, accountant privacy.Acc
 	if stage.findsTargetScale {
 		delete(parameters, "huber_delta") // it is 1 in a scale that the release tells
 	}
-	return &Plan{
-		allRows:      true,
-		maxWeight:    p.MaxWeight,
+	planned := &plan.Plan{
+		AllRows:      true,
+		MaxWeight:    p.MaxWeight,
 		Streams:      p.streams(),
 		Sums:         sums && few,
 		TooWide:      sums && !few,
@@ -150,43 +152,42 @@ func (a Regression) Plan(s table.Shape, b privacy.Budget, accountant privacy.Acc
 		Arithmetic:   stage.arithmetic,
 		Seconds:      stage.seconds,
 		Passes:       stage.passes,
-		statements:   stage.statements,
-		shape:        s,
-		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
-			p.label(x)
-			if p.counts() && x.Pushdown == nil {
-				countTargets(x.Y)
-			}
-			r, err := stage.run(ctx, x, src)
-			if err != nil {
-				return r, err
-			}
-			p.finish(&r, stage, a.Whitening)
-			return r, nil
-		},
-	}, nil
+		Statements:   stage.statements,
+		Shape:        s,
+	}
+	return planned.WithRun(func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
+		p.label(x)
+		if p.counts() && x.Pushdown == nil {
+			countTargets(x.Y)
+		}
+		r, err := stage.run(ctx, x, src)
+		if err != nil {
+			return r.Result, err
+		}
+		p.finish(&r, stage, a.Whitening)
+		return r.Result, nil
+	}), nil
 }
 
 // finish projects the coefficients of a stage onto the ball, says why they have no errors, and converts everything from
 // the units that the stage has found. askedWhitening is the option as it was given.
-func (p *problem) finish(r *Result, stage *stage, askedWhitening string) {
+func (p *problem) finish(r *fitted, stage *stage, askedWhitening string) {
 	found, moved, within := r.found, r.moved, *p
-	r.found, r.moved = nil, nil
 	if moved != nil {
 		within.Radius /= moved.Y
 	}
-	r.each(func(r *Result) {
+	r.Each(func(r *release.Result) {
 		within.intoBall(r.Coefficients)
 		if r.WhyNull == noErrors && p.Method == catalogue.MethodAuto && askedWhitening != p.Whitening {
 			r.WhyNull = p.noDefaultErrors()
 		}
-		r.checkEdge(floats.Norm(r.Coefficients, 2), within.Radius)
+		checkEdge(r, floats.Norm(r.Coefficients, 2), within.Radius)
 	})
 	if moved != nil {
-		r.each(moved.unscaleResult)
+		r.Each(moved.unscaleResult)
 	}
 	if found != nil {
-		r.each(func(r *Result) {
+		r.Each(func(r *release.Result) {
 			found.unscaleResult(r)
 			if stage.findsTargetScale && r.HuberDelta == 0 {
 				r.HuberDelta = p.HuberDelta
@@ -233,7 +234,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	}
 	z := 0.0
 	if blocks, ok := f.(SampleAggregate); !ok || blocks.calibrates() {
-		z, err = leastNoise(a, p.budget, func(z float64) (privacy.Event, error) {
+		z, err = plan.LeastNoise(a, p.budget, func(z float64) (privacy.Event, error) {
 			f, err := p.withNoise(z).fit()
 			if err != nil {
 				return nil, err

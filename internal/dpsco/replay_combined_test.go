@@ -11,6 +11,8 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -20,7 +22,7 @@ import (
 // combined draws a request and the kind of table that it is about: any model and method, or
 // stages of l1, or a score, or second moments, with scales, centres, weights, groups and persons
 // as they come. labels and counts say what the target is.
-func combined(r *rand.Rand, s *table.Shape, rows int) (request Algorithm, b privacy.Budget, weights, labels, counts bool) {
+func combined(r *rand.Rand, s *table.Shape, rows int) (request plan.Algorithm, b privacy.Budget, weights, labels, counts bool) {
 	weights = r.IntN(2) == 0
 	if r.IntN(3) == 0 {
 		s.GroupCount = 1 + r.IntN(4)
@@ -89,7 +91,7 @@ func TestReplaysOfAllTogether(t *testing.T) {
 		if b.Delta == 0 {
 			accountant = privacy.PureSum{}
 		}
-		if _, err := a.Plan(s, b, accountant); errors.Is(err, ErrInfeasible) || errors.Is(err, ErrParameter) {
+		if _, err := a.Plan(s, b, accountant); errors.Is(err, plan.ErrInfeasible) || errors.Is(err, plan.ErrParameter) {
 			continue
 		}
 		x, y := neighbours(r, s, labels)
@@ -116,7 +118,7 @@ func TestReplaysOfAllTogether(t *testing.T) {
 			x, y = recordsInGroups(r, x, y, s.GroupCount)
 		}
 		ran++
-		_, err := replay(t, func() *Plan {
+		_, err := replay(t, func() *plan.Plan {
 			p, err := a.Plan(s, b, accountant)
 			if err != nil {
 				t.Fatal(err)
@@ -146,7 +148,7 @@ func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 			s, weights = table.Shape{N: s.N, D: len(kinds) - 1}, false
 			a, b.Delta = two[r.IntN(len(two))], []float64{0, 1e-6}[r.IntN(2)]
 		}
-		if _, err := a.Plan(s, b, privacy.Concentrated{}); errors.Is(err, ErrInfeasible) || errors.Is(err, ErrParameter) {
+		if _, err := a.Plan(s, b, privacy.Concentrated{}); errors.Is(err, plan.ErrInfeasible) || errors.Is(err, plan.ErrParameter) {
 			continue
 		}
 		x, _ := neighbours(r, s, labels)
@@ -160,7 +162,7 @@ func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 			x, _ = recordsInGroups(r, x, x, s.GroupCount)
 		}
 		ran++
-		run := func(earlier *mechtest.Tape) (Result, *mechtest.Tape) {
+		run := func(earlier *mechtest.Tape) (release.Result, *mechtest.Tape) {
 			src, tape := mechtest.NewTape(t, uint64(k), earlier)
 			p, err := a.Plan(s, b, privacy.Concentrated{})
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
@@ -90,15 +91,15 @@ func TestReplaysOfLognormalTablesWithWeights(t *testing.T) {
 			Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: leverage}, Solver: solve.GD{Steps: 8, Rate: 1}, Leverage: leverage,
 		}}
 		x, y := lognormalNeighbours(rand.New(rand.NewPCG(4, uint64(k))), s, false)
-		if _, err := replay(t, func() *Plan { return planOf(t, f, s, 0.05) }, x, y); err != nil {
+		if _, err := replay(t, func() *plan.Plan { return planOf(t, f, s, 0.05) }, x, y); err != nil {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
 }
 
-func replayLognormal(t *testing.T, a Regression, s table.Shape, b privacy.Budget, seed uint64) (p *Plan) {
+func replayLognormal(t *testing.T, a Regression, s table.Shape, b privacy.Budget, seed uint64) (p *plan.Plan) {
 	t.Helper()
-	plan := func() *Plan {
+	plan := func() *plan.Plan {
 		var err error
 		if p, err = a.Plan(s, b, privacy.Concentrated{}); err != nil {
 			t.Fatalf("%s of %T, %+v: %v", a.Method, a.Loss, s, err)

@@ -13,7 +13,9 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
@@ -29,9 +31,9 @@ import (
 
 // replay returns how far statistics moved, over what is allowed, by mechanism;
 // an error says how two runs could be told apart.
-func replay(t *testing.T, plan func() *Plan, a, b table.Data) (map[string]float64, error) {
+func replay(t *testing.T, plan func() *plan.Plan, a, b table.Data) (map[string]float64, error) {
 	t.Helper()
-	run := func(x table.Data, earlier *mechtest.Tape) (Result, *mechtest.Tape) {
+	run := func(x table.Data, earlier *mechtest.Tape) (release.Result, *mechtest.Tape) {
 		src, tape := mechtest.NewTape(t, 1, earlier)
 		w, err := plan().Run(t.Context(), cloned(x), src)
 		if err != nil {
@@ -67,7 +69,7 @@ const mayReleaseLess = "may release less"
 
 // mayPlace marks a plan of medians with public facts, which releases no second histogram of positions where the
 // first shows no column to move.
-func mayPlace(p *Plan) *Plan {
+func mayPlace(p *plan.Plan) *plan.Plan {
 	if p.Method == catalogue.MethodStaged {
 		p.Method = mayReleaseLess
 	}
@@ -258,7 +260,7 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 		a, r := requests[name], rand.New(rand.NewPCG(1, uint64(len(name))))
 		for k := range 9 {
 			s := table.Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
-			var request Algorithm = a
+			var request plan.Algorithm = a
 			if k%2 == 0 && !a.Labels { // as jobs run it
 				scaled := Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7}
 				if s.Intercept {
@@ -266,7 +268,7 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 				}
 				request = scaled
 			}
-			plan := func() *Plan {
+			plan := func() *plan.Plan {
 				p, err := request.Plan(s, generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -318,7 +320,7 @@ func TestReplaysOfRowsThatMoveToAnotherBlock(t *testing.T) {
 		a, r := requests[name], rand.New(rand.NewPCG(5, uint64(len(name))))
 		for k := range 4 {
 			s := table.Shape{N: 23, D: 2, Intercept: k%2 == 0}
-			plan := func() *Plan {
+			plan := func() *plan.Plan {
 				p, err := a.Plan(s, generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -446,13 +448,13 @@ func TestReplaysRefuteMutants(t *testing.T) {
 		"nothing", "a record counts twice", "it divides by the rows that say something", "a bound is read from the data", "it stops when the gradient is small",
 		"draws depend on the data", "the mean stands beside the noise", "a step is not charged", "a step too many is charged twice",
 	} {
-		plan := func() *Plan {
+		plan := func() *plan.Plan {
 			d := Descent{Loss: loss.Squared{}, Psi: prox.L2Ball{Radius: 2}, Mean: broken{how}, Solver: solve.GD{Steps: 4, Rate: 0.3}}
 			g, err := d.at(s, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &Plan{Event: g.event, shape: s, run: g.run}
+			p := planOfStage(g, s)
 			switch how {
 			case "a step is not charged":
 				p.Event = privacy.Repeat{Count: 3, Event: privacy.Gaussian{NoiseMultiplier: 1}}

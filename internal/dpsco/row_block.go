@@ -96,7 +96,7 @@ func (r *rowBlock) count(h *mech.Histogram, f func(i int) float64) {
 		}
 		v[u] = f(i)
 	}
-	countSizes(h, v, r.bins)
+	magnitude.Count(h, v, r.bins)
 }
 
 // countFirst adds the magnitudes of v, in units, to a histogram; of a record of several rows, that of the
@@ -106,13 +106,7 @@ func (r *rowBlock) countFirst(h *mech.Histogram, v []float64, unit float64) {
 		r.count(h, func(i int) float64 { return v[i] / unit })
 		return
 	}
-	countSizes(h, v[:r.n], r.bins)
-}
-
-// countSizes adds magnitudes, in units, to a histogram. scratch holds the bin numbers.
-func countSizes(h *mech.Histogram, v []float64, scratch []int32) {
-	magnitude.BinsOf(scratch, v)
-	h.AddBins(scratch[:len(v)])
+	magnitude.Count(h, v[:r.n], r.bins)
 }
 
 // sum adds v_i x_i to a sum; of a record of several rows, the mean.

@@ -5,7 +5,11 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/linalg"
+	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -25,7 +29,7 @@ import (
 // Privacy: that of Algorithm; before it, scaling is a function of one row and public numbers, after
 // it, post-processing.
 type Scaled struct {
-	Algorithm Algorithm
+	Algorithm plan.Algorithm
 	X         []float64      // one scale per stored column
 	Y         float64        // the target's scale
 	CentreX   []float64      // nil: none. A centre requires an intercept, which absorbs it
@@ -48,11 +52,11 @@ type Scaled struct {
 // publicFactsUser is an algorithm whose plan also depends on whether any scale is registered, on the memory
 // that it may use, or on the number of columns that features are made from.
 type publicFactsUser interface {
-	withPublicFacts(Scaled) Algorithm
+	withPublicFacts(Scaled) plan.Algorithm
 }
 
 // Inner returns Algorithm with the public facts that its plan depends on filled in.
-func (a Scaled) Inner() Algorithm {
+func (a Scaled) Inner() plan.Algorithm {
 	if f, ok := a.Algorithm.(publicFactsUser); ok {
 		return f.withPublicFacts(a)
 	}
@@ -60,7 +64,7 @@ func (a Scaled) Inner() Algorithm {
 }
 
 // Plan plans Algorithm and adds the scales to the plan's parameters.
-func (a Scaled) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a Scaled) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
 	if len(a.X) != s.Columns() || a.CentreX != nil && len(a.CentreX) != len(a.X) {
 		panic("dpsco: one scale per stored column, and one centre or none")
 	}
@@ -72,7 +76,7 @@ func (a Scaled) Plan(s table.Shape, b privacy.Budget, accountant privacy.Account
 		return nil, err
 	}
 	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
-	if err := p.severalRows(a.MaxRows); err != nil {
+	if err := p.SeveralRows(a.MaxRows); err != nil {
 		return nil, err
 	}
 	if a.Exposure != 0 {
@@ -85,22 +89,23 @@ func (a Scaled) Plan(s table.Shape, b privacy.Budget, accountant privacy.Account
 		p.Parameters["target_center"], p.Parameters["feature_centers"] = a.CentreY, a.centres()
 	}
 	a.unscaleBand(p.Band)
-	inner := p.run
-	p.run = func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
-		if x.Pushdown != nil {
-			a.express(x.Pushdown, s, p.maxWeight)
-		} else {
-			x.ScaleWeights(p.maxWeight)
-			a.scale(x)
-			a.offset(&x)
+	p.Wrap(func(inner plan.RunFunc) plan.RunFunc {
+		return func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
+			if x.Pushdown != nil {
+				a.express(x.Pushdown, s, p.MaxWeight)
+			} else {
+				x.ScaleWeights(p.MaxWeight)
+				a.scale(x)
+				a.offset(&x)
+			}
+			r, err := inner(ctx, x, src)
+			r.Each(a.withholdBesideNumbers)
+			r.Each(a.withholdOfRareTarget)
+			r.Each(a.unscaleResult)
+			r.Each(a.moveConstant)
+			return r, err
 		}
-		r, err := inner(ctx, x, src)
-		r.each(a.withholdBesideNumbers)
-		r.each(a.withholdOfRareTarget)
-		r.each(a.unscaleResult)
-		r.each(a.moveConstant)
-		return r, err
-	}
+	})
 	return p, nil
 }
 
@@ -135,7 +140,7 @@ func (a Scaled) numericColumns() (columns []numericColumn, y numericColumn) {
 			columns = append(columns, numericColumn{column: j, zero: -a.centres()[j] / scale, unscaled: slices.Contains(a.UnscaledX, j)})
 		}
 	}
-	return columns, numericColumn{column: targetColumn, zero: -a.CentreY / a.Y, unscaled: a.UnscaledY}
+	return columns, numericColumn{column: histogram.Target, zero: -a.CentreY / a.Y, unscaled: a.UnscaledY}
 }
 
 // scale converts columns and target to scaled units. Missing values remain missing.
@@ -161,23 +166,23 @@ func shiftBy(column []float64, centre float64) {
 // withholdBesideNumbers removes all intervals where noise masks a column that is no flag: the fit is then
 // as if that column were left out, and its correlation with the others is unknown (proof:
 // joint_moments.md).
-func (a Scaled) withholdBesideNumbers(r *Result) {
+func (a Scaled) withholdBesideNumbers(r *release.Result) {
 	isNumber := func(j int) bool { return !slices.Contains(a.Flags, j-(len(r.Coefficients)-len(a.X))) }
 	if r.Low != nil && slices.ContainsFunc(r.Hidden, isNumber) {
-		r.withhold(hiddenDirection)
+		withhold(r, hiddenDirection)
 	}
 }
 
 // withholdOfRareTarget removes all intervals where noise hides how large the few targets are that are not
 // about 0, unless they are all 1.
-func (a Scaled) withholdOfRareTarget(r *Result) {
-	if r.Low != nil && r.rareTarget && !a.FlagY {
-		r.withhold(rareTarget)
+func (a Scaled) withholdOfRareTarget(r *release.Result) {
+	if r.Low != nil && r.RareTarget && !a.FlagY {
+		withhold(r, rareTarget)
 	}
 }
 
 // unscaleResult converts a release to the table's units.
-func (a Scaled) unscaleResult(r *Result) {
+func (a Scaled) unscaleResult(r *release.Result) {
 	for _, part := range [][]float64{r.Coefficients, r.StdErr, r.Low, r.High} {
 		a.unscale(part)
 	}
@@ -199,7 +204,7 @@ func (a Scaled) unscaleResult(r *Result) {
 // restore converts coefficients to the table's units; with nil they have them.
 func (a *Scaled) restore(w []float64) {
 	if a != nil {
-		a.unscaleResult(&Result{Coefficients: w})
+		a.unscaleResult(&release.Result{Coefficients: w})
 	}
 }
 
@@ -273,7 +278,7 @@ func (a Scaled) moveProducts(m *mat.SymDense) {
 
 // moveInterval computes the interval of the intercept from a covariance and a bias that were converted
 // already. Its degrees of freedom are the least of those of its parts.
-func (a Scaled) moveInterval(r *Result) {
+func (a Scaled) moveInterval(r *release.Result) {
 	middles, df := make([]float64, len(r.Low)), r.DF[0]
 	for j, low := range r.Low {
 		middles[j] = (low + r.High[j]) / 2
@@ -288,6 +293,6 @@ func (a Scaled) moveInterval(r *Result) {
 	if r.Bias != nil {
 		bias = math.Sqrt(max(0, r.Bias.At(0, 0)))
 	}
-	half := halfWidth(deviation, df, bias)
+	half := numeric.HalfWidth(deviation, df, bias)
 	r.StdErr[0], r.DF[0], r.Low[0], r.High[0] = deviation, df, middles[0]-half, middles[0]+half
 }

@@ -11,13 +11,15 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
 // yearsScaled are a centre and a scale for every column of years.
-func yearsScaled(a Algorithm) Scaled {
+func yearsScaled(a plan.Algorithm) Scaled {
 	return Scaled{Algorithm: a, X: []float64{8, 2}, Y: 16, CentreX: []float64{2015, -64}, CentreY: 4096}
 }
 
@@ -61,7 +63,7 @@ func at(m *mat.SymDense, w ...float64) float64 {
 // centres: slopes bit for bit, and every prediction with its variance, its allowance for bias
 // and its noise, to rounding.
 func TestACentreIsAShiftOfTheTable(t *testing.T) {
-	requests := map[string]Algorithm{"linear intervals": Regression{Loss: loss.Squared{}}}
+	requests := map[string]plan.Algorithm{"linear intervals": Regression{Loss: loss.Squared{}}}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		if name != catalogue.MethodNewton { // which huber and logistic take
 			requests[name] = mustRecipe(t, "linear", name)
@@ -88,7 +90,7 @@ func TestACentreIsAShiftOfTheTable(t *testing.T) {
 		}
 		plain := Scaled{Algorithm: a, X: centred.X, Y: centred.Y}
 		x, shifted := years(n, labels)
-		run := func(a Scaled, x table.Data) Result {
+		run := func(a Scaled, x table.Data) release.Result {
 			p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -132,7 +134,7 @@ func TestACentreIsAShiftOfTheTable(t *testing.T) {
 	}
 }
 
-func predicted(r Result, x []float64) (total float64) {
+func predicted(r release.Result, x []float64) (total float64) {
 	for j, w := range r.Coefficients {
 		total += w * x[j]
 	}
@@ -141,7 +143,7 @@ func predicted(r Result, x []float64) (total float64) {
 
 // checkIntercept holds the intercept's standard error and interval against its covariance
 // and the middles of the intervals.
-func checkIntercept(t *testing.T, name string, r Result) {
+func checkIntercept(t *testing.T, name string, r release.Result) {
 	t.Helper()
 	deviation, half := math.Sqrt(r.Covariance.At(0, 0)), (r.High[0]-r.Low[0])/2
 	if math.Abs(r.StdErr[0]/deviation-1) > 1e-12 || half < 1.95*deviation || r.DF[0] > min(r.DF[1], r.DF[2]) {

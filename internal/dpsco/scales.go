@@ -4,12 +4,12 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
-
-	"gonum.org/v1/gonum/floats"
 )
 
 // The histogram of sizes has minForScales of the zCDP budget or, where the noise on its counts would deviate by more
@@ -33,39 +33,6 @@ func shareForScales(noise float64) float64 {
 		return 0
 	}
 	return share
-}
-
-// sizeBins count the binary logarithms of the sizes of values. The outermost bins have no bounds: the lowest holds
-// 0 as well.
-var sizeBins = mech.Bins{Width: 1, Half: 60}
-
-// A run of at most longestRun adjacent size bins counts as seen if its count exceeds sureBy standard deviations of its
-// noise (laplaceTailOfRuns times as many under Laplace noise), and tinyBy more for each octave below 1. Runs of at most
-// fewSizes bins that begin at 1/2 or 1, where flags, shares and small numbers lie, need only likelyBy: there are six of
-// them, not a thousand. A falsely seen size is worst when it is small, because the true, larger values then decide the
-// fit. If the true values are smaller, the column has no effect, as where nothing is seen.
-const (
-	longestRun = 8
-	fewSizes   = 3
-	likelyBy   = 2.5
-	sureBy     = 4
-	tinyBy     = 0.1
-)
-
-// laplaceTailOfRuns is as laplaceTailOfMagnitudes, at sureBy standard deviations instead of seenMode of magnitude: the lower a threshold, the nearer
-// are both tails.
-const laplaceTailOfRuns = 1.7
-
-// needed is by how many deviations a run of sizes, the lowest of which is 2^exponent, has to stand out.
-func needed(exponent, length int, noise mechanism) float64 {
-	if (exponent == 0 || exponent == -1) && length <= fewSizes {
-		return likelyBy
-	}
-	by := sureBy + tinyBy*float64(max(0, -exponent))
-	if _, long := noise.(mech.Laplace); long {
-		by *= laplaceTailOfRuns
-	}
-	return by
 }
 
 // unseenScale is the scale of a feature whose values noise hides, in a request no column of which has a scale. It
@@ -103,15 +70,15 @@ func unscaled(columns []numericColumn, unknown bool) scaleSearch {
 
 // find releases the histogram of the sizes of values, expresses x in the scales that it shows, and returns them.
 // hidden are the features that were made small because noise hides their values, and the target if noise hides its.
-func (s scaleSearch) find(x table.Data, noise mechanism, src *mech.Source) (found *Scaled, hidden []int) {
+func (s scaleSearch) find(x table.Data, noise mech.Mechanism, src *mech.Source) (found *Scaled, hidden []int) {
 	found = &Scaled{X: table.Repeat(1, x.FeatureColumns()), Y: 1, CentreX: make([]float64, x.FeatureColumns())}
-	for k, counts := range countColumns(x, sizeBins, s.Columns, nil, noise, src) {
+	for k, counts := range histogram.Count(x, histogram.SizeBins, positionsOf(s.Columns), nil, noise, src) {
 		c := s.Columns[k]
 		_, scale := found.of(c)
-		if size, seen := counts.size(noise); seen {
+		if size, seen := counts.Size(noise); seen {
 			*scale = size
-		} else if c.column == targetColumn {
-			hidden = append(hidden, targetColumn)
+		} else if c.column == histogram.Target {
+			hidden = append(hidden, histogram.Target)
 		} else if *scale = s.Unseen; s.Unseen != 1 {
 			hidden = append(hidden, c.column)
 		}
@@ -126,20 +93,20 @@ func (s scaleSearch) find(x table.Data, noise mechanism, src *mech.Source) (foun
 
 // leaveOut sets the coefficients of hidden features, of all stored ones, to 0, names them and withholds errors, which would be those
 // of a fit without them, or of a hidden target's. It changes nothing where nothing is hidden, or there are no coefficients.
-func (r *Result) leaveOut(hidden []int, columns int) {
+func leaveOut(r *release.Result, hidden []int, columns int) {
 	if hidden == nil || r.Coefficients == nil {
 		return
 	}
-	r.withhold(unseenColumn)
+	withhold(r, unseenColumn)
 	r.NoiseCovariance = nil
 	for _, j := range hidden {
-		if j == targetColumn {
+		if j == histogram.Target {
 			continue
 		}
 		k := len(r.Coefficients) - columns + j
 		r.Coefficients[k], r.LeftOut = 0, append(r.LeftOut, k)
 	}
-	if slices.Contains(hidden, targetColumn) {
+	if slices.Contains(hidden, histogram.Target) {
 		r.WhyNull, r.LeftOut = unseenTarget, nil
 	}
 }
@@ -147,47 +114,10 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.
 func (a Scaled) expressUnscaled(x *table.Pushdown, columns []numericColumn) {
 	for _, c := range columns {
-		if c.column == targetColumn {
+		if c.column == histogram.Target {
 			x.Row.Y = sqlsum.Column(x.Target, 0, a.Y)
 		} else {
 			x.Row.X[c.column] = sqlsum.Column(x.Features[c.column].Column, 0, a.X[c.column])
 		}
 	}
-}
-
-// size returns the power of two that three quarters of the values are seen to be no larger than twice of: those of the
-// run that stands out most, and of other sizes that stand out by themselves.
-func (c positionCounts) size(noise mechanism) (size float64, seen bool) {
-	inner, lowest := c.noisy[1:len(c.noisy)-1], 1-c.bins.Half // lowest is the exponent of the first
-	best, from, to := 1.0, 0, 0
-	for length := 1; length <= longestRun; length++ {
-		for k := range len(inner) - length + 1 {
-			clear := floats.Sum(inner[k:k+length]) / (c.sd * math.Sqrt(float64(length)) * needed(lowest+k, length, noise))
-			if clear >= best {
-				best, from, to = clear, k, k+length
-			}
-		}
-	}
-	if to == 0 {
-		return 0, false
-	}
-	counts, total := make([]float64, len(inner)), 0.0
-	for k, v := range inner {
-		if from <= k && k < to || v >= c.sd*needed(lowest+k, longestRun, noise) {
-			counts[k] = max(0, v)
-			total += counts[k]
-		}
-	}
-	below, at := 0.0, 0
-	for below+counts[at] < 0.75*total {
-		below += counts[at]
-		at++
-	}
-	return math.Ldexp(1, lowest+at), true
-}
-
-// between returns the count of sizes from the octave of low on to those below the octave of high.
-func (c positionCounts) between(low, high float64) float64 {
-	bin := func(size float64) int { return min(max(math.Ilogb(size)+c.bins.Half, 0), len(c.noisy)) }
-	return floats.Sum(c.noisy[bin(low):bin(high)])
 }

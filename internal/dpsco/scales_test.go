@@ -10,6 +10,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -115,15 +116,15 @@ func TestReplaysOfFitsThatFindScalesRefuteMutants(t *testing.T) {
 	s := table.Shape{N: 20, D: 3, Intercept: true}
 	a := findingFits(s)["least squares"]
 	const z = 0.005
-	refutePlacements(t, s, func() *Plan { return standardisedPlan(t, a, s, z) }, func() *Plan { return standardisedPlan(t, a, s, z/2) })
+	refutePlacements(t, s, func() *plan.Plan { return standardisedPlan(t, a, s, z) }, func() *plan.Plan { return standardisedPlan(t, a, s, z/2) })
 	descent := findingFits(s)["descent"]
-	refutePlacements(t, s, func() *Plan { return standardisedPlan(t, descent, s, z) }, func() *Plan { return standardisedPlan(t, descent, s, z/2) })
-	refutePlacements(t, s, func() *Plan { return seekingMedians(t, L1{}, s, 3000) }, func() *Plan { return seekingMedians(t, L1{}, s, 6000) })
+	refutePlacements(t, s, func() *plan.Plan { return standardisedPlan(t, descent, s, z) }, func() *plan.Plan { return standardisedPlan(t, descent, s, z/2) })
+	refutePlacements(t, s, func() *plan.Plan { return seekingMedians(t, L1{}, s, 3000) }, func() *plan.Plan { return seekingMedians(t, L1{}, s, 6000) })
 }
 
 // seekingMedians is the plan of medians of columns without scales. It may release less than it charges, as
 // standardisedPlan.
-func seekingMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *Plan {
+func seekingMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *plan.Plan {
 	t.Helper()
 	a.Method = catalogue.MethodStaged
 	p, err := a.withPublicFacts(withoutScales(a, s)).Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
@@ -135,7 +136,7 @@ func seekingMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *Plan {
 }
 
 // withoutScales is an algorithm on columns of a shape none of which has a scale.
-func withoutScales(a Algorithm, s table.Shape) Scaled {
+func withoutScales(a plan.Algorithm, s table.Shape) Scaled {
 	all := Scaled{Algorithm: a, X: table.Repeat(1, s.Columns()), Y: 1, NoScales: true}
 	for j := range s.Columns() {
 		all.UnscaledX = append(all.UnscaledX, j)
@@ -148,7 +149,7 @@ func withoutScales(a Algorithm, s table.Shape) Scaled {
 
 // Medians hide a replaced row where they look for scales, by groups and with weights as well.
 func TestMediansThatFindScalesReplay(t *testing.T) {
-	found := replayMedians(t, 34, func(a L1, s table.Shape, epsilon float64) *Plan { return seekingMedians(t, a, s, epsilon) }, func(r *rand.Rand, x, y table.Data) {
+	found := replayMedians(t, 34, func(a L1, s table.Shape, epsilon float64) *plan.Plan { return seekingMedians(t, a, s, epsilon) }, func(r *rand.Rand, x, y table.Data) {
 		ofSizes(r, x, y, true)
 	}, func(a L1, epsilon float64, x table.Data) bool {
 		f := newStaged(a.withPublicFacts(withoutScales(a, x.Shape)).(L1).withDefaults(x.Shape, epsilon), x.Shape, epsilon)
@@ -164,7 +165,7 @@ func TestMediansThatFindScalesReplay(t *testing.T) {
 // means, labels, counts and medians. Without the search the excess of each is above 5 %. Seeds are fixed.
 func TestFitsFindScales(t *testing.T) {
 	sizes := []float64{3e6, 2e-4, 700, 1}
-	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Logistic{}, Labels: true}, Regression{Loss: loss.Poisson{}}, L1{}} {
+	for _, a := range []plan.Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Logistic{}, Labels: true}, Regression{Loss: loss.Poisson{}}, L1{}} {
 		r, gradient := a.(Regression)
 		var x table.Data
 		target := 1.0
@@ -227,7 +228,7 @@ func TestNoiseAloneShowsNoScale(t *testing.T) {
 		x.X[0][i] = 1e5
 	}
 	s := unscaled(withNumbers(columnsOf), true)
-	for name, noise := range map[string]mechanism{"Gaussian": mech.Gaussian{NoiseMultiplier: 20}, "Laplace": mech.Laplace{Epsilon: .5}} {
+	for name, noise := range map[string]mech.Mechanism{"Gaussian": mech.Gaussian{NoiseMultiplier: 20}, "Laplace": mech.Laplace{Epsilon: .5}} {
 		tiny, ones, large := 0, 0, 0
 		src := mechtest.Source(t, 5)
 		for range times {
@@ -281,7 +282,7 @@ func TestSizesOfColumns(t *testing.T) {
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}
-		for _, noise := range []mechanism{mech.Gaussian{NoiseMultiplier: 20}, mech.Laplace{Epsilon: .1}} {
+		for _, noise := range []mech.Mechanism{mech.Gaussian{NoiseMultiplier: 20}, mech.Laplace{Epsilon: .1}} {
 			found, hidden := unscaled(withNumbers(1), true).find(cloned(x), noise, mechtest.Source(t, 3))
 			if got := found.X[0]; (hidden != nil) != (got == unseenScale) || got != c.size && !(name == "years, half of 2048" && got == 2048) {
 				t.Errorf("%s: %v, not %v", name, got, c.size)
@@ -299,7 +300,7 @@ func TestSizesOfColumns(t *testing.T) {
 // and medians.
 func TestWhichScalesAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
-		a    Algorithm
+		a    plan.Algorithm
 		want int
 	}{
 		"least squares":      {Regression{Loss: loss.Squared{}}, 3},
@@ -464,7 +465,7 @@ func TestAHiddenTargetHasNoErrors(t *testing.T) {
 			x.Y[i] = math.Exp(8 + 1.2*r.NormFloat64())
 		}
 	}
-	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}} {
+	for _, a := range []plan.Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}} {
 		bare := withoutScales(a, x.Shape)
 		delta := 1e-6
 		if _, pure := a.(L1); pure {
@@ -496,7 +497,7 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 		}
 		x.Y[i] += 2 * x.X[0][i]
 	}
-	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}, L1{Weight: "w", MaxWeight: 1}, L1{By: "level"}} {
+	for _, a := range []plan.Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}, L1{Weight: "w", MaxWeight: 1}, L1{By: "level"}} {
 		x := x
 		if l1, _ := a.(L1); l1.By != "" {
 			x.GroupCount, x.Group = 1, table.Repeat(0, x.N)
@@ -534,7 +535,7 @@ func TestHiddenColumnsOfAStoppedFit(t *testing.T) {
 	clear(x.X[0])
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Logistic{}, Labels: true}, L1{}} {
+	for _, a := range []plan.Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Logistic{}, Labels: true}, L1{}} {
 		_, gradient := a.(Regression)
 		p, err := withoutScales(a, x.Shape).Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: map[bool]float64{true: 1e-6}[gradient]}, privacy.Concentrated{})
 		if err != nil {

@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
-	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -32,29 +32,6 @@ func scan(x table.Data, p *mat.Dense, w []float64, visitor func() func(first int
 		}
 	})
 }
-
-// mechanism is one that releases a mech.Bounded.
-type mechanism interface {
-	Check() error
-	Event() privacy.Event
-	Release(dst []float64, b mech.Bounded, src *mech.Source)
-}
-
-// countStdDev is the standard deviation of the noise on a count of a histogram of columns or, where a rule for normal
-// noise reads it, laplaceTail times that under Laplace noise; 1: as it is.
-func countStdDev(noise mechanism, columns int, laplaceTail float64) float64 {
-	switch noise := noise.(type) {
-	case mech.Laplace:
-		return laplaceTail * (math.Sqrt2 * 2) * float64(columns) / noise.Epsilon
-	case mech.Gaussian:
-		return noise.NoiseMultiplier * math.Sqrt(2*float64(columns))
-	}
-	panic("dpsco: a histogram with another noise")
-}
-
-// laplaceTailOfMagnitudes is the ratio of the numbers of standard deviations that Laplace noise and normal noise exceed with the
-// same probability, where that of normal noise is seenMode of magnitude: magnitudes are read by rules for normal noise.
-const laplaceTailOfMagnitudes = 1.9
 
 // magnitudeCounts is an empty histogram of the magnitudes of n rows.
 func magnitudeCounts(n int) *table.Parts[*mech.Histogram] {
@@ -103,16 +80,16 @@ func releaseMagnitudes(h *mech.Histogram, noise mech.Gaussian, unit, limit float
 func checkReleases(n int, noises []mech.Gaussian, moments ...mech.MomentContract) error {
 	for _, noise := range noises {
 		if err := noise.Check(); err != nil {
-			return infeasible(err)
+			return plan.Infeasible(err)
 		}
 	}
 	for _, contract := range moments {
 		if err := contract.Check(); err != nil {
-			return infeasible(err)
+			return plan.Infeasible(err)
 		}
 	}
 	if err := mech.CheckHistogram(magnitude.HalfOctaves, n, 1); err != nil {
-		return infeasible(err)
+		return plan.Infeasible(err)
 	}
 	return nil
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -71,15 +74,15 @@ type scoring struct {
 	Score
 	shape  table.Shape
 	pure   bool
-	noises map[string]mechanism
+	noises map[string]mech.Mechanism
 }
 
 // Plan chooses the noise of every release from public facts.
 //
 // Errors: ErrParameter, ErrInfeasible.
-func (a Score) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
-	setDefault(&a.Scale, 1)
-	setDefault(&a.Exposure, 1)
+func (a Score) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
+	plan.SetDefault(&a.Scale, 1)
+	plan.SetDefault(&a.Exposure, 1)
 	a.TargetUnscaled = a.TargetUnscaled && !a.Labels && !a.Counts
 	if a.Labels && a.Negative == a.Positive {
 		a.Negative, a.Positive = 0, 1
@@ -87,44 +90,44 @@ func (a Score) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accounta
 	if err := a.check(s, b, accountant); err != nil {
 		return nil, err
 	}
-	plan := a.gaussianNoise
+	withNoise := a.gaussianNoise
 	if b.Delta == 0 {
-		plan = a.laplaceNoise
+		withNoise = a.laplaceNoise
 	}
-	g, event, err := plan(s, b, accountant)
+	g, event, err := withNoise(s, b, accountant)
 	if err == nil {
 		err = g.check()
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{
-		allRows: true, maxWeight: g.MaxWeight, Streams: s.GroupCount == 0,
-		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), Passes: len(g.noises), shape: s,
-		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
-			x.ScaleWeights(g.MaxWeight)
-			metrics, err := g.measure(ctx, x, src)
-			return Result{Metrics: metrics}, err
-		},
+	p := &plan.Plan{
+		AllRows: true, MaxWeight: g.MaxWeight, Streams: s.GroupCount == 0,
+		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), Passes: len(g.noises), Shape: s,
 	}
-	return p, p.severalRows(a.MaxRows)
+	p.WithRun(func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
+		x.ScaleWeights(g.MaxWeight)
+		metrics, err := g.measure(ctx, x, src)
+		return release.Result{Metrics: metrics}, err
+	})
+	return p, p.SeveralRows(a.MaxRows)
 }
 
 // check refuses coefficients, public facts and budgets with which there is no score.
 func (a Score) check(s table.Shape, b privacy.Budget, accountant privacy.Accountant) error {
 	switch {
 	case len(a.Coefficients) != s.D*max(1, s.GroupCount) || !numeric.AllFinite(a.Coefficients):
-		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.GroupCount))
+		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", plan.ErrParameter, len(a.Coefficients), s.D*max(1, s.GroupCount))
 	case !(a.Scale > 0) || !numeric.IsFinite(a.Scale) || !numeric.IsFinite(a.Centre) || !(a.Exposure > 0) || !numeric.IsFinite(a.Exposure) || !numeric.IsFinite(a.CentreOffset):
-		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v and offset %v", ErrParameter, a.Scale, a.Centre, a.Exposure, a.CentreOffset)
+		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v and offset %v", plan.ErrParameter, a.Scale, a.Centre, a.Exposure, a.CentreOffset)
 	case a.MaxWeight < 0 || !numeric.IsFinite(a.MaxWeight):
-		return fmt.Errorf("%w: a largest weight of %v", ErrParameter, a.MaxWeight)
+		return fmt.Errorf("%w: a largest weight of %v", plan.ErrParameter, a.MaxWeight)
 	case !(b.Delta >= 0 && b.Delta < 1):
-		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
+		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", plan.ErrParameter, b.Delta)
 	case b.Delta > 0 && accountant == privacy.PureSum{}:
-		return fmt.Errorf("%w: the budget of this data set has no delta; ask with delta 0", ErrInfeasible)
+		return fmt.Errorf("%w: the budget of this data set has no delta; ask with delta 0", plan.ErrInfeasible)
 	}
-	return checkRequest(s, b)
+	return plan.Check(s, b)
 }
 
 // withScales gives a share to the search for scales, and the others the same part each of the rest.
@@ -149,13 +152,13 @@ func (a Score) gaussianNoise(s table.Shape, b privacy.Budget, accountant privacy
 		shares = withScales(shares, scaleShare)
 	}
 	at := func(z float64) *scoring {
-		g := &scoring{Score: a, shape: s, noises: map[string]mechanism{}}
+		g := &scoring{Score: a, shape: s, noises: map[string]mech.Mechanism{}}
 		for name, share := range shares {
 			g.noises[name] = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)}
 		}
 		return g
 	}
-	z, err := calibrate(accountant, b, "a score", func(z float64) privacy.Event { return at(z).event() })
+	z, err := plan.Calibrate(accountant, b, "a score", func(z float64) privacy.Event { return at(z).event() })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,13 +168,13 @@ func (a Score) gaussianNoise(s table.Shape, b privacy.Budget, accountant privacy
 
 // laplaceNoise uses Laplace noise. The event is that of all releases together.
 func (a Score) laplaceNoise(s table.Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
-	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]mechanism{}}
+	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]mech.Mechanism{}}
 	shares := pureScoreShares
 	if !a.Labels && !a.Counts {
 		shares = withScales(shares, pureScaleShare)
 	}
 	for name, share := range shares {
-		g.noises[name] = mech.Laplace{Epsilon: justBelow(share * justBelow(b.Epsilon))}
+		g.noises[name] = mech.Laplace{Epsilon: plan.JustBelow(share * plan.JustBelow(b.Epsilon))}
 	}
 	return g, privacy.Pure{Epsilon: b.Epsilon}, nil
 }
@@ -194,10 +197,10 @@ func (g *scoring) check() error {
 		checks = append(checks, noise.Check())
 	}
 	if _, looks := g.noises[scalesRelease]; looks {
-		checks = append(checks, mech.CheckHistogram(sizeBins, g.shape.N, len(scaledOfScore)))
+		checks = append(checks, mech.CheckHistogram(histogram.SizeBins, g.shape.N, len(scaledOfScore)))
 	}
 	if err := errors.Join(checks...); err != nil {
-		return infeasible(err)
+		return plan.Infeasible(err)
 	}
 	return nil
 }

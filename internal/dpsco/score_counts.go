@@ -5,6 +5,7 @@ import (
 
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
@@ -114,19 +115,19 @@ func (m *measured) rateIsNoise() bool {
 
 // devianceExplained is 1 less the mean deviance over the mean deviance with one rate for all rows. Clipping
 // one or the other moves the ratio in opposite directions.
-func (m *measured) devianceExplained() Metric {
+func (m *measured) devianceExplained() release.Metric {
 	const name = "deviance_explained"
 	switch {
 	case !m.sizes.Seen():
-		return Metric{Name: name, WhyNull: whyNoSize}
+		return release.Metric{Name: name, WhyNull: whyNoSize}
 	case !m.deviations.Seen():
-		return Metric{Name: name, WhyNull: whyNoSpread}
+		return release.Metric{Name: name, WhyNull: whyNoSpread}
 	case m.rateIsNoise():
-		return Metric{Name: name, WhyNull: whyNoRate}
+		return release.Metric{Name: name, WhyNull: whyNoRate}
 	}
-	why := magnitude.Heavy(m.sizes, sizeIndex.Coarse, whyHeavyTail)
+	why := magnitude.Heavy(m.sizes, magnitude.MeanIndex.Coarse, whyHeavyTail)
 	if why == "" {
-		why = magnitude.Heavy(m.deviations, sizeIndex.Coarse, whyHeavyY)
+		why = magnitude.Heavy(m.deviations, magnitude.MeanIndex.Coarse, whyHeavyY)
 	}
 	deviance := m.number(0, m.cut)
 	return m.metric(quotient{

@@ -7,22 +7,13 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/mat"
 )
 
 // Everything here is post-processing of the releases of a Score.
-
-// Metric is a measure of how well a model predicts, with an interval that covers 95 % of sampling and
-// noise. Unknown values are nil, and WhyNull says why.
-type Metric struct {
-	Name    string   `json:"metric"`
-	Value   *float64 `json:"value"`
-	Low     *float64 `json:"ci_low"`
-	High    *float64 `json:"ci_high"`
-	WhyNull string   `json:"why_null,omitempty"`
-}
 
 // measured holds the releases of a Score.
 type measured struct {
@@ -39,15 +30,10 @@ type measured struct {
 // scoreTail is the assumption of intervals of scores about the rows that histograms hide.
 var scoreTail = magnitude.TailAssumption{Deviations: 1.5, Steepest: 5}
 
-// scoreBiasShare is the fraction that intervals allow for of the bound on the bias by clipping.
-const scoreBiasShare = 0.8
-
-// Least tail indices for an interval of the mean size, of the mean of squares, and of the ratio of two such
-// means, which are correlated. Where noise may hide few of the rows in a bin (magnitude.MinIndex), a distant tail is
-// visible, and lower ones do, but for deviance_explained: a mean has an interval then, whatever is seen, and one of
-// squares where the second moment seems to exist. They were chosen on laws and tables (docs/experiments/scores.md).
+// Least tail indices for an interval of the mean of squares, and of the ratio of two such means, which are correlated.
+// Where noise may hide few of the rows in a bin, a distant tail is visible, and lower ones do, but for deviance_explained:
+// there is an interval where the second moment seems to exist. They were chosen as magnitude.MeanIndex was.
 var (
-	sizeIndex   = magnitude.MinIndex{Coarse: 2.5}
 	squareIndex = magnitude.MinIndex{Coarse: 3.3, Fine: 2}
 	ratioIndex  = magnitude.MinIndex{Coarse: 2.9, Fine: 1.75}
 )
@@ -74,15 +60,10 @@ func (m *measured) cheapest(of *magnitude.Histogram, power float64) float64 {
 // meanDeviation is the standard deviation of the noise on the mean of a column.
 func (g *scoring) meanDeviation() float64 {
 	if noise, pure := g.noises[momentsRelease].(mech.Laplace); pure {
-		return laplaceScale(noise, g.sumContract()) // half of the sum of two such noises
+		return noise.MeanScale(g.sumContract()) // half of the sum of two such noises
 	}
 	noise := g.noises[momentsRelease].(mech.Gaussian)
 	return noise.NoiseMultiplier * square(g.momentContract().Bound) / float64(g.shape.N) / g.weight()
-}
-
-// laplaceScale is the scale of the noise on a mean under LInf.
-func laplaceScale(noise mech.Laplace, c mech.Contract) float64 {
-	return 2 * c.Bound * float64(c.D) / noise.Epsilon / float64(c.N)
 }
 
 // scoreMeans are means over all N rows: first the share of usable rows, then those of weight times each
@@ -122,7 +103,7 @@ func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.Moment
 // released nor needed.
 func laplaceMeans(released []float64, k int, noise mech.Laplace, c mech.Contract) *scoreMeans {
 	n, ones := float64(c.N), released[0]
-	variance := 2 * square(laplaceScale(noise, c))
+	variance := 2 * square(noise.MeanScale(c))
 	m := &scoreMeans{n: n, weight: 1, first: []float64{ones}, noise: mat.NewSymDense(k+1, nil), sampling: mat.NewSymDense(k+1, nil)}
 	m.noise.SetSym(0, 0, variance)
 	m.sampling.SetSym(0, 0, max(0, ones*(1-ones)))
@@ -184,22 +165,19 @@ func (m *scoreMeans) covariance(x, y []float64) float64 {
 	return mat.Inner(u, m.sampling, v)/m.n + mat.Inner(u, m.noise, v)
 }
 
-// surely is the least value of a denominator, in its standard deviations, for which a quotient is given.
-const surely = 4
-
 // ratio is a quotient q of two forms and the ends of its interval. off bounds the error of above - q below.
 // known is false where noise may account for the whole denominator. bounded is false where the sign of the
 // denominator is uncertain, so that the interval has no ends.
 func (m *scoreMeans) ratio(above, below []float64, off func(q float64) float64) (q, low, high float64, known, bounded bool) {
 	a, b := m.value(above), m.value(below)
-	if !(b > surely*math.Sqrt(m.covariance(below, below))) {
+	if !(b > numeric.MinDenominator*math.Sqrt(m.covariance(below, below))) {
 		return 0, 0, 0, false, false
 	}
 	q = a / b
 	x := minus(above, q, below)
 	variance := m.covariance(x, x)
 	df := max(1, 2*square(variance*m.n/m.deviation(x)))
-	k := halfWidth(math.Sqrt(variance), df, scoreBiasShare*off(q))
+	k := numeric.HalfWidth(math.Sqrt(variance), df, magnitude.BiasShare*off(q))
 	k2 := k * k / variance
 	// Fieller: all r with (a - r b)^2 <= k2 times the variance of above - r below.
 	leading := b*b - k2*m.covariance(below, below)
@@ -237,20 +215,20 @@ func (m *measured) whyNoValue() string {
 }
 
 // metrics returns all metrics.
-func (m *measured) metrics() []Metric {
+func (m *measured) metrics() []release.Metric {
 	switch {
 	case m.Labels && m.pure:
-		return []Metric{m.meanSize("log_loss"), m.share("accuracy", 1)}
+		return []release.Metric{m.meanSize("log_loss"), m.share("accuracy", 1)}
 	case m.Labels:
-		return []Metric{m.meanSize("log_loss"), m.share("accuracy", 1), m.share("brier_score", 2)}
+		return []release.Metric{m.meanSize("log_loss"), m.share("accuracy", 1), m.share("brier_score", 2)}
 	case m.Counts && m.pure:
-		return []Metric{m.meanSize("mean_deviance")}
+		return []release.Metric{m.meanSize("mean_deviance")}
 	case m.Counts:
-		return []Metric{m.devianceExplained(), m.meanSize("mean_deviance")}
+		return []release.Metric{m.devianceExplained(), m.meanSize("mean_deviance")}
 	case m.pure:
-		return []Metric{m.meanSize("mean_absolute_error")}
+		return []release.Metric{m.meanSize("mean_absolute_error")}
 	}
-	return []Metric{m.rSquared(), m.meanSize("mean_absolute_error"), m.rootMeanSquare()}
+	return []release.Metric{m.rSquared(), m.meanSize("mean_absolute_error"), m.rootMeanSquare()}
 }
 
 // quotient is a metric as a function of the ratio of two forms.
@@ -269,13 +247,13 @@ type quotient struct {
 const maxVague = 0.2
 
 // metric computes the metric of a quotient.
-func (m *measured) metric(c quotient) Metric {
+func (m *measured) metric(c quotient) release.Metric {
 	q, low, high, known, bounded := m.means.ratio(c.above, c.below, c.off)
-	result := Metric{Name: c.name, WhyNull: c.whyNoValue}
+	result := release.Metric{Name: c.name, WhyNull: c.whyNoValue}
 	if !known {
 		return result
 	}
-	result.Value = finite(c.to(q))
+	result.Value = release.Finite(c.to(q))
 	switch {
 	case c.why != "":
 		result.WhyNull = c.why
@@ -283,23 +261,15 @@ func (m *measured) metric(c quotient) Metric {
 			result.Value = nil
 		}
 	case bounded:
-		result.Low, result.High, result.WhyNull = finite(c.to(low)), finite(c.to(high)), ""
+		result.Low, result.High, result.WhyNull = release.Finite(c.to(low)), release.Finite(c.to(high)), ""
 		if result.Value == nil || result.Low == nil || result.High == nil {
-			return Metric{Name: c.name, WhyNull: c.whyNoValue}
+			return release.Metric{Name: c.name, WhyNull: c.whyNoValue}
 		}
 	}
 	if q < 0 && c.negative != "" && result.Low == nil {
-		return Metric{Name: c.name, WhyNull: c.negative}
+		return release.Metric{Name: c.name, WhyNull: c.negative}
 	}
 	return result
-}
-
-// finite returns a pointer to a number, nil if it is NaN or infinite.
-func finite(v float64) *float64 {
-	if !numeric.IsFinite(v) {
-		return nil
-	}
-	return &v
 }
 
 // one is the form of the share of usable rows, or of their mean weight.
@@ -313,11 +283,11 @@ func (m *measured) number(j int, unit float64) []float64 {
 }
 
 // meanSize is the mean absolute error, the log-loss, or the mean deviance.
-func (m *measured) meanSize(name string) Metric {
+func (m *measured) meanSize(name string) release.Metric {
 	if why := m.whyNoValue(); why != "" {
-		return Metric{Name: name, WhyNull: why}
+		return release.Metric{Name: name, WhyNull: why}
 	}
-	least := sizeIndex
+	least := magnitude.MeanIndex
 	if m.Labels { // mayHide bounds the tail of their losses
 		least = magnitude.MinIndex{}
 	}
@@ -328,7 +298,7 @@ func (m *measured) meanSize(name string) Metric {
 }
 
 // share is the mean of a column with values in [0, 1].
-func (m *measured) share(name string, j int) Metric {
+func (m *measured) share(name string, j int) release.Metric {
 	return m.metric(quotient{
 		name: name, above: m.number(j, 1), below: m.one(), whyNoValue: whyNoRows,
 		off: func(float64) float64 { return 0 }, to: func(q float64) float64 { return numeric.ClampBetween(q, 0, 1) },
@@ -336,10 +306,10 @@ func (m *measured) share(name string, j int) Metric {
 }
 
 // rootMeanSquare is the root mean squared error.
-func (m *measured) rootMeanSquare() Metric {
+func (m *measured) rootMeanSquare() release.Metric {
 	const name = "root_mean_squared_error"
 	if why := m.whyNoValue(); why != "" {
-		return Metric{Name: name, WhyNull: why}
+		return release.Metric{Name: name, WhyNull: why}
 	}
 	return m.metric(quotient{
 		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.Refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize,
@@ -355,13 +325,13 @@ func (m *measured) squaresOff() float64 { return m.sizes.PowerTail(m.squareCut, 
 // rSquared is 1 less the mean square of residuals over that of the target about its mean. The distance of
 // that mean from the centre is small and enters to first order. Clipping one or the other moves the ratio
 // in opposite directions.
-func (m *measured) rSquared() Metric {
+func (m *measured) rSquared() release.Metric {
 	const name = "r2"
 	switch why := m.whyNoValue(); {
 	case why != "":
-		return Metric{Name: name, WhyNull: why}
+		return release.Metric{Name: name, WhyNull: why}
 	case !m.deviations.Seen():
-		return Metric{Name: name, WhyNull: whyNoSpread}
+		return release.Metric{Name: name, WhyNull: whyNoSpread}
 	}
 	why := ratioIndex.Refuses(m.sizes, whyHeavyTail)
 	if why == "" {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"math"
 
+	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
@@ -106,7 +108,7 @@ func isCorrect(margin, label float64) float64 {
 }
 
 // measure makes the releases and computes the metrics.
-func (g *scoring) measure(ctx context.Context, x table.Data, src *mech.Source) ([]Metric, error) {
+func (g *scoring) measure(ctx context.Context, x table.Data, src *mech.Source) ([]release.Metric, error) {
 	rows := g.newScoredRows(x)
 	m, rare := &measured{scoring: g, scale: g.Scale, unit: g.Scale}, g.pure
 	if noise, looks := g.noises[scalesRelease]; looks && m.findScales(rows, noise, src) {
@@ -137,20 +139,20 @@ func (g *scoring) measure(ctx context.Context, x table.Data, src *mech.Source) (
 }
 
 // scaledOfScore are the columns of scoredRows whose scales are looked for: the target and the residual.
-var scaledOfScore = []numericColumn{{column: targetColumn}, {column: 0}}
+var scaledOfScore = []int{histogram.Target, 0}
 
 // findScales releases the octaves of residuals and of targets, and reads from them how large most of both are. Where
 // noise hides those of residuals, they count as large as targets. It reports whether targets are seen to be often about as
 // large as their scale.
-func (m *measured) findScales(rows scoredRows, noise mechanism, src *mech.Source) (typical bool) {
-	counts := countColumns(rows.Data, sizeBins, scaledOfScore, nil, noise, src)
+func (m *measured) findScales(rows scoredRows, noise mech.Mechanism, src *mech.Source) (typical bool) {
+	counts := histogram.Count(rows.Data, histogram.SizeBins, scaledOfScore, nil, noise, src)
 	targets, residuals := counts[0], counts[1]
-	size, seen := targets.size(noise)
+	size, seen := targets.Size(noise)
 	if m.unknown = m.TargetUnscaled && !seen; m.TargetUnscaled && seen {
 		m.scale, m.unit = size, size
 	}
-	typical = seen && targets.between(magnitude.TypicalPart*m.scale, 4*m.scale) >= magnitude.TypicalShare*float64(rows.N)
-	if size, seen := residuals.size(noise); seen {
+	typical = seen && targets.Between(magnitude.TypicalPart*m.scale, 4*m.scale) >= magnitude.TypicalShare*float64(rows.N)
+	if size, seen := residuals.Size(noise); seen {
 		m.unit = max(size, minUnit*m.scale)
 	}
 	return typical
@@ -190,12 +192,12 @@ func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mec
 			for i, y := range b.Y {
 				v[i] = size(b.X[0][i], y) / unit
 			}
-			countSizes(h, v[:b.N], bins)
+			magnitude.Count(h, v[:b.N], bins)
 		}
 	})
 	noisy := make([]float64, 2*magnitude.HalfOctaves.Half)
 	g.noises[name].Release(noisy, counts.Merged().Bounded(), src)
-	return magnitude.Read(noisy, countStdDev(g.noises[name], 1, laplaceTailOfMagnitudes), unit, math.Inf(1), float64(rows.N)).AsRun()
+	return magnitude.Read(noisy, magnitude.CountStdDev(g.noises[name], 1, magnitude.LaplaceTail), unit, math.Inf(1), float64(rows.N)).AsRun()
 }
 
 // mean releases the mean of clipped targets.

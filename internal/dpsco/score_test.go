@@ -11,6 +11,8 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -105,7 +107,7 @@ func exactMetrics(a Score, x table.Data) map[string]float64 {
 	return map[string]float64{"r2": 1 - squares/(y2-y1*y1/n), "mean_absolute_error": absolute / n, "root_mean_squared_error": math.Sqrt(squares / n)}
 }
 
-func metricsOf(t *testing.T, a Score, x table.Data, b privacy.Budget, seed uint64) []Metric {
+func metricsOf(t *testing.T, a Score, x table.Data, b privacy.Budget, seed uint64) []release.Metric {
 	t.Helper()
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
@@ -128,7 +130,7 @@ func TestReplaysOfScores(t *testing.T) {
 			for k := range 60 {
 				s := table.Shape{N: 23, D: 2 + k%2, Intercept: k%3 == 0}
 				a.Coefficients = []float64{0.3, 0.9, -2}[:s.D]
-				plan := func() *Plan {
+				plan := func() *plan.Plan {
 					p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
 					if err != nil {
 						t.Fatal(err)
@@ -210,7 +212,7 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 		for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
 			for _, b := range []privacy.Budget{{Epsilon: 0.1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
 				p, err := a.Plan(table.Shape{N: 1000, D: 2, Intercept: true}, b, accountant)
-				if errors.Is(err, ErrInfeasible) && accountant == order && b.Epsilon < 1 {
+				if errors.Is(err, plan.ErrInfeasible) && accountant == order && b.Epsilon < 1 {
 					continue // less than the order can prove
 				}
 				if err != nil {
@@ -236,7 +238,7 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 		for _, noise := range g.noises {
 			sum.Add(sum, new(big.Rat).SetFloat64(noise.(mech.Laplace).Epsilon))
 		}
-		if sum.Cmp(new(big.Rat).SetFloat64(justBelow(epsilon))) > 0 {
+		if sum.Cmp(new(big.Rat).SetFloat64(plan.JustBelow(epsilon))) > 0 {
 			t.Errorf("at eps %v the releases cost %v", epsilon, sum.FloatString(25))
 		}
 	}
@@ -261,12 +263,12 @@ func TestWhatCannotBeScoredIsRefused(t *testing.T) {
 		privacy.Accountant
 		error
 	}{
-		"too few coefficients": {Score{Coefficients: []float64{1}}, s, b, privacy.Concentrated{}, ErrParameter},
-		"a coefficient of NaN": {Score{Coefficients: []float64{1, math.NaN()}}, s, b, privacy.Concentrated{}, ErrParameter},
-		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
-		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
-		"delta on a pure data": {good, s, b, privacy.PureSum{}, ErrInfeasible},
-		"no rows":              {good, table.Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
+		"too few coefficients": {Score{Coefficients: []float64{1}}, s, b, privacy.Concentrated{}, plan.ErrParameter},
+		"a coefficient of NaN": {Score{Coefficients: []float64{1, math.NaN()}}, s, b, privacy.Concentrated{}, plan.ErrParameter},
+		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, plan.ErrParameter},
+		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, plan.ErrParameter},
+		"delta on a pure data": {good, s, b, privacy.PureSum{}, plan.ErrInfeasible},
+		"no rows":              {good, table.Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, plan.ErrInfeasible},
 	} {
 		if _, err := c.Score.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
 			t.Errorf("%s: %v", name, err)
@@ -561,7 +563,7 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 // it is lost: truncation would take half a step from every row.
 func TestStepsOfScoresAreRounded(t *testing.T) {
 	const n = 200_000
-	g := &scoring{Score: Score{Scale: 1}, shape: table.Shape{N: n, D: 1}, noises: map[string]mechanism{momentsRelease: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
+	g := &scoring{Score: Score{Scale: 1}, shape: table.Shape{N: n, D: 1}, noises: map[string]mech.Mechanism{momentsRelease: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
 	m := &measured{scoring: g, cut: 1, squareCut: 1, deviationCut: 1}
 	step := g.momentContract().Step() / g.weight()
 	rows := scoredRows{table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}}
@@ -609,7 +611,7 @@ func TestHeavyTailsOfScores(t *testing.T) {
 			counts[k] = left * 0.3 / 1.3
 		}
 		seen := magnitude.Read(counts, sd, 1, math.Inf(1), rows).AsRun()
-		if got := sizeIndex.Refuses(seen, whyHeavyTail); got != want {
+		if got := magnitude.MeanIndex.Refuses(seen, whyHeavyTail); got != want {
 			t.Errorf("noise of %v rows: %q, want %q", sd, got, want)
 		}
 		if got := squareIndex.Refuses(seen, whyHeavyTail); got != whyHeavyTail {

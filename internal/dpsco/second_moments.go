@@ -10,6 +10,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -29,17 +31,6 @@ type SecondMoments struct {
 	Columns int // number of columns that rows are made from, the target included; 0: one for each coefficient
 }
 
-// Moments are released second moments, in the units of Scaled.
-type Moments struct {
-	Sums  []float64 // for i <= j, row by row of the upper triangle: the constant, the features, the target
-	Noise float64   // standard deviation of a sum on the diagonal; off the diagonal that over sqrt(2)
-	Bound float64   // length to which longer rows are shortened
-
-	// A row that is shortened counts in Sums with a weight below 1. Lost is the sum over rows without a missing value of
-	// what their weights are below 1, and LostNoise the standard deviation of its noise.
-	Lost, LostNoise float64
-}
-
 // rowLength is the length to which longer rows are shortened, as a multiple of the length of a row whose
 // values all equal their scales.
 const rowLength = 1.5
@@ -51,7 +42,7 @@ const lostShare = 0.07
 // it.
 const maxMomentTerms = 64
 
-func (a SecondMoments) withPublicFacts(s Scaled) Algorithm {
+func (a SecondMoments) withPublicFacts(s Scaled) plan.Algorithm {
 	a.Columns = s.Sources // Sources includes the constant, in place of the target
 	return a
 }
@@ -68,7 +59,7 @@ func (a SecondMoments) contract(s table.Shape) mech.MomentContract {
 // Plan chooses the noise from public facts.
 //
 // Errors: ErrParameter, ErrInfeasible.
-func (a SecondMoments) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+func (a SecondMoments) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
 	contract := a.contract(s)
 	if err := checkMoments(s, b); err != nil {
 		return nil, err
@@ -76,7 +67,7 @@ func (a SecondMoments) Plan(s table.Shape, b privacy.Budget, accountant privacy.
 	split := func(z float64) (sums, lost mech.Gaussian) {
 		return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(1-lostShare)}, mech.Gaussian{NoiseMultiplier: z / math.Sqrt(lostShare)}
 	}
-	z, err := calibrate(accountant, b, "second moments", func(z float64) privacy.Event {
+	z, err := plan.Calibrate(accountant, b, "second moments", func(z float64) privacy.Event {
 		sums, lost := split(z)
 		return privacy.Compose{sums.Event(), lost.Event()}
 	})
@@ -85,35 +76,35 @@ func (a SecondMoments) Plan(s table.Shape, b privacy.Budget, accountant privacy.
 	}
 	noise, lostNoise := split(z)
 	if err := errors.Join(contract.Check(), lostContract(s.N).Check(), noise.Check(), lostNoise.Check()); err != nil {
-		return nil, infeasible(err)
+		return nil, plan.Infeasible(err)
 	}
-	return &Plan{
-		Method: "moments_gaussian", Event: privacy.Compose{noise.Event(), lostNoise.Event()}, allRows: true, shape: s,
+	planned := &plan.Plan{
+		Method: "moments_gaussian", Event: privacy.Compose{noise.Event(), lostNoise.Event()}, AllRows: true, Shape: s,
 		Parameters: map[string]any{
 			"rows": s.N, "noise_multiplier": noise.NoiseMultiplier, "row_length": contract.Bound,
 			"why": "all products of two columns are summed and released with noise, once; fits from them are free",
 		},
 		Seconds: 1e-9*float64(s.N)*float64(contract.D*contract.D) + 5e-3, Passes: 1,
-		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
-			if err := ctx.Err(); err != nil {
-				return Result{}, err
-			}
-			return Result{Moments: releaseRows(x, contract, noise, lostNoise, src)}, nil
-		},
-	}, nil
+	}
+	return planned.WithRun(func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
+		if err := ctx.Err(); err != nil {
+			return release.Result{}, err
+		}
+		return release.Result{Moments: releaseRows(x, contract, noise, lostNoise, src)}, nil
+	}), nil
 }
 
 // checkMoments refuses budgets and shapes for which second moments cannot be released.
 func checkMoments(s table.Shape, b privacy.Budget) error {
 	switch {
 	case !(b.Delta > 0 && b.Delta < 1):
-		return fmt.Errorf("%w: delta is %v; second moments need one above 0 and below 1", ErrParameter, b.Delta)
+		return fmt.Errorf("%w: delta is %v; second moments need one above 0 and below 1", plan.ErrParameter, b.Delta)
 	case !s.Intercept || s.GroupCount > 0:
-		return fmt.Errorf("%w: second moments are of rows with a constant, and not by groups", ErrParameter)
+		return fmt.Errorf("%w: second moments are of rows with a constant, and not by groups", plan.ErrParameter)
 	case s.D+1 > maxMomentTerms:
-		return fmt.Errorf("%w: %d terms, a level of a category counting as one; second moments are for at most %d. Name fewer columns", ErrInfeasible, s.D+1, maxMomentTerms)
+		return fmt.Errorf("%w: %d terms, a level of a category counting as one; second moments are for at most %d. Name fewer columns", plan.ErrInfeasible, s.D+1, maxMomentTerms)
 	}
-	return checkRequest(s, b)
+	return plan.Check(s, b)
 }
 
 // lostContract is that of rows of one number, the root of the weight that a row loses: the sum of their products is the
@@ -121,7 +112,7 @@ func checkMoments(s table.Shape, b privacy.Budget) error {
 func lostContract(n int) mech.MomentContract { return mech.MomentContract{Bound: 1, N: n, D: 1} }
 
 // releaseRows releases the second moments of rows (1, x, y), and then the weight that rows lose.
-func releaseRows(x table.Data, c mech.MomentContract, noise, lostNoise mech.Gaussian, src *mech.Source) *Moments {
+func releaseRows(x table.Data, c mech.MomentContract, noise, lostNoise mech.Gaussian, src *mech.Source) *release.Moments {
 	total, lost := table.Parts[*mech.Moments]{Total: mech.NewMoments(c)}, table.Parts[*mech.Moments]{Total: mech.NewMoments(lostContract(c.N))}
 	x.Pass(func() func(int, table.Data) {
 		part, lostPart, roots := total.Fork(), lost.Fork(), []float64(nil)
@@ -137,7 +128,7 @@ func releaseRows(x table.Data, c mech.MomentContract, noise, lostNoise mech.Gaus
 	means, mean := make([]float64, c.D*c.D), make([]float64, 1)
 	total.Merged().Release(means, noise, src)
 	lost.Merged().Release(mean, lostNoise, src)
-	m := &Moments{
+	m := &release.Moments{
 		Bound: c.Bound, Noise: math.Sqrt2 * c.Bound * c.Bound * noise.NoiseMultiplier,
 		Lost: float64(c.N) * mean[0], LostNoise: math.Sqrt2 * lostNoise.NoiseMultiplier,
 	}

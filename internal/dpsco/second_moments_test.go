@@ -6,13 +6,15 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
 // momentsIn are second moments in scales that make rows of all lengths, some of them cut.
-func momentsIn(s table.Shape, b privacy.Budget, maxRows int, t *testing.T) *Plan {
+func momentsIn(s table.Shape, b privacy.Budget, maxRows int, t *testing.T) *plan.Plan {
 	t.Helper()
 	p, err := Scaled{
 		Algorithm: SecondMoments{}, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7, CentreX: []float64{0.5, -2, 1e-3}[:s.Columns()], CentreY: 3,
@@ -39,7 +41,7 @@ func TestReplaysOfSecondMoments(t *testing.T) {
 			x, y = recordNeighbours(r, s, false)
 			maxRows = maxFellows
 		}
-		moved, err := replay(t, func() *Plan { return momentsIn(s, generous, maxRows, t) }, x, y)
+		moved, err := replay(t, func() *plan.Plan { return momentsIn(s, generous, maxRows, t) }, x, y)
 		if err != nil {
 			t.Fatalf("pair %d: %v", k, err)
 		}
@@ -77,14 +79,14 @@ func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
 		privacy.Accountant
 		error
 	}{
-		"no delta":           {s, privacy.Budget{Epsilon: 1}, privacy.Concentrated{}, ErrParameter},
-		"delta 1":            {s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
-		"eps 0":              {s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
-		"no constant":        {table.Shape{N: 100, D: 2}, b, privacy.Concentrated{}, ErrParameter},
-		"groups":             {table.Shape{N: 100, D: 2, Intercept: true, GroupCount: 2}, b, privacy.Concentrated{}, ErrParameter},
-		"too many terms":     {table.Shape{N: 100, D: maxMomentTerms, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
-		"no rows":            {table.Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
-		"delta on pure data": {s, b, privacy.PureSum{}, ErrInfeasible},
+		"no delta":           {s, privacy.Budget{Epsilon: 1}, privacy.Concentrated{}, plan.ErrParameter},
+		"delta 1":            {s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, plan.ErrParameter},
+		"eps 0":              {s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, plan.ErrParameter},
+		"no constant":        {table.Shape{N: 100, D: 2}, b, privacy.Concentrated{}, plan.ErrParameter},
+		"groups":             {table.Shape{N: 100, D: 2, Intercept: true, GroupCount: 2}, b, privacy.Concentrated{}, plan.ErrParameter},
+		"too many terms":     {table.Shape{N: 100, D: maxMomentTerms, Intercept: true}, b, privacy.Concentrated{}, plan.ErrInfeasible},
+		"no rows":            {table.Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, plan.ErrInfeasible},
+		"delta on pure data": {s, b, privacy.PureSum{}, plan.ErrInfeasible},
 	} {
 		if _, err := (SecondMoments{}).Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
 			t.Errorf("%s: %v", name, err)
@@ -93,14 +95,16 @@ func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
 }
 
 // sumsOf releases second moments of x.
-func sumsOf(t *testing.T, x table.Data, b privacy.Budget, seed uint64) *Moments {
+func sumsOf(t *testing.T, x table.Data, b privacy.Budget, seed uint64) *release.Moments {
 	t.Helper()
 	a := SecondMoments{}
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.maxRows = x.MaxRows
+	if err := p.SeveralRows(x.MaxRows); err != nil {
+		t.Fatal(err)
+	}
 	r, err := p.Run(t.Context(), x, mechtest.Source(t, seed))
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"context"
 
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -20,23 +21,27 @@ type stage struct {
 	arithmetic string
 	seconds    float64
 	passes     int  // as Plan.Passes
-	statements int  // as Plan.statements
+	statements int  // as Plan.Statements
 	sums       bool // as Plan.Sums
-	run        run
+	run        func(ctx context.Context, x table.Data, src *mech.Source) (fitted, error)
 
 	findsTargetScale bool // the fit is about a target in a scale that it finds
 }
 
-// run computes and releases a fit of x.
-type run = func(ctx context.Context, x table.Data, src *mech.Source) (Result, error)
+// fitted is the release of a stage, with the units that it has found.
+type fitted struct {
+	release.Result
+	found *Scaled // scales that a standardised fit has found, as released; nil: none
+	moved *Scaled // the units, in these, of everything in Result; nil: those of the problem
+}
 
 // noErrors is why most methods release coefficients alone.
 const noErrors = "this method releases no standard errors"
 
-// estimates is a run that releases coefficients alone.
-func estimates(fit func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error)) run {
-	return func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+// estimates is a stage's run that releases coefficients alone.
+func estimates(fit func(ctx context.Context, x table.Data, src *mech.Source) ([]float64, error)) func(ctx context.Context, x table.Data, src *mech.Source) (fitted, error) {
+	return func(ctx context.Context, x table.Data, src *mech.Source) (fitted, error) {
 		w, err := fit(ctx, x, src)
-		return Result{Coefficients: w, WhyNull: noErrors}, err
+		return fitted{Result: release.Result{Coefficients: w, WhyNull: noErrors}}, err
 	}
 }

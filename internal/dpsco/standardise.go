@@ -6,9 +6,11 @@ import (
 	"slices"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -36,14 +38,11 @@ type centreSearch struct {
 
 // numericColumn is a column of numbers: not a flag, level or label. All of it is public.
 type numericColumn struct {
-	column   int     // of X; targetColumn: of Y
+	column   int     // of X; histogram.Target: of Y
 	unit     bool    // the scale remains as it is, unless it is to be found
 	zero     float64 // the value 0 of the table, in scaled units
 	unscaled bool    // no scale is registered: it counts as 1
 }
-
-// targetColumn is numeric.column of the target.
-const targetColumn = -1
 
 // Shares of the zCDP budget of both histograms.
 const (
@@ -68,10 +67,9 @@ var (
 	targetBins   = mech.Bins{Width: 0x1p-5, Half: 64} // without a second histogram
 )
 
-// A column is moved if an interval no longer than longestInterval surely holds mostValues of all rows: by
-// sureOfValues deviations of the noise of its count. It remains as it is if that interval is within a bin of 0, if
-// the count of values far from it stands out by standsFar deviations (surelyFar where that is less than fewFar of
-// the rows), or if one bin of the second seems to hold maxInOneBin of the rows. Where 0 or another single value is
+// A column is moved if an interval no longer than longestInterval surely holds most rows. It remains as it is if that
+// interval is within a bin of 0, if the count of values far from it stands out, or if one bin of the second seems to
+// hold maxInOneBin of the rows. Where 0 or another single value is
 // that frequent, the others are few, may lie anywhere, and would become very long.
 //
 // Without a second histogram such a target is moved, but keeps its unit, and others have a unit of minOfTarget at
@@ -80,12 +78,6 @@ const (
 	longestInterval = 0x1p-3
 	longestOfTarget = 1    // without a second histogram
 	minOfTarget     = 0.25 // the least unit, without a second histogram
-	mostValues      = 0.75
-	sureOfValues    = 2
-	standsFar       = 2.3
-	surelyFar       = 3
-	fewFar          = 0.001
-	maxInOneBin     = 0.65
 )
 
 // standardise returns the fit that the problem's public facts allow to make on standardised columns. The slope
@@ -116,7 +108,7 @@ func (p *problem) movable(f fit) centreSearch {
 	y := p.target
 	_, newton := f.(Newton)
 	y.unit = newton || p.scaleAsked // Newton's delta is in the unit of the target
-	targetMoves := y.column == targetColumn && !p.Labels && !p.counts() && p.Offset == "" && p.MaxWeight == 0
+	targetMoves := y.column == histogram.Target && !p.Labels && !p.counts() && p.Offset == "" && p.MaxWeight == 0
 	switch {
 	case !p.Intercept:
 		return centreSearch{}
@@ -155,7 +147,7 @@ func (p *problem) seeks() scaleSearch {
 	}
 	s := unscaled(columns, p.unknown)
 	s.Share = shareForScales(math.Sqrt(float64(len(s.Columns))/p.rho) / float64(p.N))
-	if mech.CheckHistogram(sizeBins, p.N, len(s.Columns)) != nil || s.Share == 0 {
+	if mech.CheckHistogram(histogram.SizeBins, p.N, len(s.Columns)) != nil || s.Share == 0 {
 		return scaleSearch{}
 	}
 	return s
@@ -164,7 +156,7 @@ func (p *problem) seeks() scaleSearch {
 // findsTargetScale reports whether the fit is about a target in a scale that it finds.
 func findsTargetScale(f fit) bool {
 	s, ok := f.(standardised)
-	return ok && slices.ContainsFunc(s.Scales.Columns, func(c numericColumn) bool { return c.column == targetColumn })
+	return ok && slices.ContainsFunc(s.Scales.Columns, func(c numericColumn) bool { return c.column == histogram.Target })
 }
 
 // finds says which units of columns a fit looks for where none is registered: public facts.
@@ -228,7 +220,7 @@ func (a standardised) at(s table.Shape, z float64) (*stage, error) {
 		statements:       h.statements,
 		sums:             inner.sums,
 		findsTargetScale: findsTargetScale(a),
-		run: func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
+		run: func(ctx context.Context, x table.Data, src *mech.Source) (fitted, error) {
 			found, moved, hidden := a.move(x, h, src)
 			run := inner.run
 			if moved != nil && moved.Y != 1 {
@@ -237,7 +229,7 @@ func (a standardised) at(s table.Shape, z float64) (*stage, error) {
 				}
 			}
 			r, err := run(ctx, x, src)
-			r.each(func(r *Result) { r.leaveOut(hidden, x.FeatureColumns()) })
+			r.Each(func(r *release.Result) { leaveOut(r, hidden, x.FeatureColumns()) })
 			r.found, r.moved = found, moved
 			return r, err
 		},
@@ -247,9 +239,9 @@ func (a standardised) at(s table.Shape, z float64) (*stage, error) {
 // histogramNoises is the noise of the histograms of a standardised fit.
 type histogramNoises struct {
 	size, position mech.Gaussian
-	detail         mechanism       // nil: there is no second histogram of positions
+	detail         mech.Mechanism  // nil: there is no second histogram of positions
 	all            []mech.Gaussian // of those that are released, in their order
-	statements     int             // as Plan.statements
+	statements     int             // as Plan.Statements
 }
 
 // histograms returns the noise of the histograms at noise multiplier z for their share of 1.
@@ -317,22 +309,22 @@ func inUnit(f fit, y float64) fit {
 
 // placement releases both histograms of columns, the first alone where detail is nil, and returns the centers and scales
 // that they show, in scaled units; nil if no column is to be moved. Where the first moves no column there is no second.
-func placement(x table.Data, columns []numericColumn, position, detail mechanism, src *mech.Source) *Scaled {
+func placement(x table.Data, columns []numericColumn, position, detail mech.Mechanism, src *mech.Source) *Scaled {
 	moved := Scaled{X: table.Repeat(1, x.FeatureColumns()), Y: 1, CentreX: make([]float64, x.FeatureColumns())}
 	var near []numericColumn
 	first, longest := positionBins, longestInterval
 	if detail == nil {
 		first, longest = targetBins, longestOfTarget
 	}
-	for k, counts := range countColumns(x, first, columns, &moved, position, src) {
+	for k, counts := range histogram.Count(x, first, positionsOf(columns), moved.centresOf(columns), position, src) {
 		c := columns[k]
-		low, high, ok := counts.interval(longest)
+		low, high, ok := counts.Interval(longest)
 		if ok && (high+first.Width < c.zero || c.zero < low-first.Width) {
 			near = append(near, c)
 			centre, scale := moved.of(c)
 			switch *centre, *scale = (low+high)/2, max(high-low, 2*first.Width)/2; {
 			case detail != nil: // the second histogram says more
-			case slices.Max(counts.noisy) > maxInOneBin*counts.rows:
+			case counts.MostlyOne():
 				*scale = 1
 			default:
 				*scale = max(*scale, minOfTarget)
@@ -352,15 +344,15 @@ func placement(x table.Data, columns []numericColumn, position, detail mechanism
 
 // refinePositions releases the second histogram and moves columns to where it shows their values, or back where these
 // do not lie together. It reports whether a column is still moved.
-func (a *Scaled) refinePositions(x table.Data, near []numericColumn, detail mechanism, src *mech.Source) (some bool) {
-	for k, counts := range countColumns(x, detailBins, near, a, detail, src) {
+func (a *Scaled) refinePositions(x table.Data, near []numericColumn, detail mech.Mechanism, src *mech.Source) (some bool) {
+	for k, counts := range histogram.Count(x, detailBins, positionsOf(near), a.centresOf(near), detail, src) {
 		centre, scale := a.of(near[k])
-		if !counts.together() {
+		if !counts.Together() {
 			*centre, *scale = 0, 1
 			continue
 		}
 		some = true
-		if low, high, ok := counts.interval(longestInterval); ok {
+		if low, high, ok := counts.Interval(longestInterval); ok {
 			*centre, *scale = *centre+(low+high)/2, max(high-low, 2*detailBins.Width)/2
 		}
 	}
@@ -369,10 +361,27 @@ func (a *Scaled) refinePositions(x table.Data, near []numericColumn, detail mech
 
 // of returns the center and the scale of a column.
 func (a *Scaled) of(c numericColumn) (centre, scale *float64) {
-	if c.column == targetColumn {
+	if c.column == histogram.Target {
 		return &a.CentreY, &a.Y
 	}
 	return &a.CentreX[c.column], &a.X[c.column]
+}
+
+// centresOf returns the centers of columns.
+func (a *Scaled) centresOf(columns []numericColumn) (centres []float64) {
+	for _, c := range columns {
+		centre, _ := a.of(c)
+		centres = append(centres, *centre)
+	}
+	return centres
+}
+
+// positionsOf returns the positions of columns among those of a design.
+func positionsOf(columns []numericColumn) (positions []int) {
+	for _, c := range columns {
+		positions = append(positions, c.column)
+	}
+	return positions
 }
 
 // expressAgain changes the expressions of the columns as scale changes stored ones.
@@ -387,120 +396,4 @@ func (a Scaled) expressAgain(x *table.Pushdown) {
 		x.Row.X[j] = again(v, a.CentreX[j], a.X[j])
 	}
 	x.Row.Y = again(x.Row.Y, a.CentreY, a.Y)
-}
-
-// positionCounts is a released histogram of one column, of its positions or sizes.
-type positionCounts struct {
-	bins     mech.Bins
-	noisy    []float64
-	sd, rows float64 // of the noise of a count; of the table
-}
-
-// countColumns releases the histogram of columns less their centers, or, where these are nil, of the binary
-// logarithms of the sizes of their values. A record of several rows counts with its first.
-func countColumns(x table.Data, bins mech.Bins, of []numericColumn, centres *Scaled, noise mechanism, src *mech.Source) (counts []positionCounts) {
-	seen := table.Parts[*mech.Histogram]{Total: mech.NewHistogram(bins, x.N, len(of))}
-	if x.Pushdown != nil {
-		seen.Total = queryPositions(x.Pushdown, x.N, bins, of, centres)
-	} else {
-		x.Pass(func() func(int, table.Data) {
-			h, rows, ones, starts := seen.Fork(), table.NewColumns(len(of), table.BlockRows), table.Repeat(1, table.BlockRows), make([]int, 0, table.BlockRows)
-			return func(_ int, b table.Data) {
-				starts = b.Starts(starts)
-				given := table.Heads(rows, b.N)
-				for k, c := range of {
-					writePositions(given[k], b, c, centres, starts)
-				}
-				h.AddRows(mech.Rows{X: given}, ones[:b.N])
-			}
-		})
-	}
-	all := make([]float64, 2*bins.Half*len(of))
-	noise.Release(all, seen.Merged().Bounded(), src)
-	for noisy := range slices.Chunk(all, 2*bins.Half) {
-		counts = append(counts, positionCounts{bins, noisy, countStdDev(noise, len(of), 1), float64(x.N)})
-	}
-	return counts
-}
-
-// writePositions writes what countColumns counts of a column: one number for each record, NaN unless the value is
-// finite.
-func writePositions(dst []float64, b table.Data, c numericColumn, centres *Scaled, starts []int) {
-	column, centre := b.Y, 0.0
-	if c.column != targetColumn {
-		column = b.X[c.column]
-	}
-	if centres != nil {
-		at, _ := centres.of(c)
-		centre = *at
-	}
-	for u := range dst {
-		i := u
-		if starts != nil {
-			i = starts[u]
-		}
-		v := column[i] - centre
-		if centres == nil {
-			v = float64(math.Ilogb(v))
-		}
-		dst[u] = v + 0*column[i]
-	}
-}
-
-// queryPositions counts in the database, by one pass for each column, what countColumns counts.
-func queryPositions(x *table.Pushdown, n int, bins mech.Bins, columns []numericColumn, centres *Scaled) *mech.Histogram {
-	edges := make([]float64, 2*bins.Half-1)
-	for k := range edges {
-		edges[k] = float64(k+1-bins.Half) * bins.Width
-		if centres == nil {
-			edges[k] = math.Exp2(edges[k])
-		}
-	}
-	var counts []int64
-	for _, c := range columns {
-		v := x.Row.Y
-		if c.column != targetColumn {
-			v = x.Row.X[c.column]
-		}
-		if centres == nil {
-			v = sqlsum.Abs(v)
-		} else if centre, _ := centres.of(c); *centre != 0 {
-			v = sqlsum.Sub(v, sqlsum.Number(*centre))
-		}
-		if c.column == targetColumn && x.Row.Weight != (sqlsum.Expr{}) { // a row without a weight has no target
-			v = sqlsum.IfBelow(sqlsum.Number(0), x.Row.Weight, v, sqlsum.Number(0))
-		}
-		counts = append(counts, x.Query(sqlsum.Pass{Counts: []sqlsum.Bins{{Of: v, Edges: edges}}}).Counts[0]...)
-	}
-	h := mech.NewHistogram(bins, n, len(columns))
-	h.AddCounted(counts)
-	return h
-}
-
-// interval returns the shortest interval of whole bins, no longer than longest, that surely holds most rows.
-func (c positionCounts) interval(longest float64) (low, high float64, ok bool) {
-	inner := len(c.noisy) - 1 // the outermost bins have no bounds
-	for length := 1; float64(length)*c.bins.Width <= longest && length < inner; length++ {
-		sum, most, at := 0.0, 0.0, 0
-		for k := 1; k < inner; k++ {
-			if sum += c.noisy[k]; k > length {
-				sum -= c.noisy[k-length]
-			}
-			if k >= length && sum > most {
-				most, at = sum, k+1-length
-			}
-		}
-		if at > 0 && most-sureOfValues*c.sd*math.Sqrt(float64(length)) >= mostValues*c.rows {
-			low = float64(at-c.bins.Half) * c.bins.Width
-			return low, low + float64(length)*c.bins.Width, true
-		}
-	}
-	return 0, 0, false
-}
-
-// together reports whether values differ from each other and none is far from the others, as far as noise lets
-// that be seen.
-func (c positionCounts) together() bool {
-	far, sd := c.noisy[0]+c.noisy[len(c.noisy)-1], math.Sqrt2*c.sd
-	return far < numeric.ClampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd) && slices.Max(c.noisy) <= maxInOneBin*c.rows
 }

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
@@ -34,18 +37,18 @@ func standardisedFits(s table.Shape) map[string]standardised {
 	ball := prox.L2Ball{Radius: 10}
 	descent := Descent{Loss: loss.Squared{}, Psi: ball, Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 3, Rate: .1}}
 	return map[string]standardised{
-		"descent":       {Fit: descent, Centres: centreSearch{Columns: []numericColumn{{column: targetColumn}}, Position: targetShare}},
-		"Huber descent": {Fit: Centred{Descent: Descent{Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: 1}, Solver: descent.Solver}, Bound: 2, Ratio: 1}, Centres: centreSearch{Columns: []numericColumn{{column: targetColumn}}, Position: targetShare}},
-		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: targetColumn}))},
+		"descent":       {Fit: descent, Centres: centreSearch{Columns: []numericColumn{{column: histogram.Target}}, Position: targetShare}},
+		"Huber descent": {Fit: Centred{Descent: Descent{Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: 1}, Solver: descent.Solver}, Bound: 2, Ratio: 1}, Centres: centreSearch{Columns: []numericColumn{{column: histogram.Target}}, Position: targetShare}},
+		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: histogram.Target}))},
 		"labels":        {Fit: Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
-		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: targetColumn, unit: true}))},
+		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: histogram.Target, unit: true}))},
 		"counts":        {Fit: Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
 	}
 }
 
 // standardisedPlan is a plan that may release less than it charges: without a column near a value there is no
 // second histogram.
-func standardisedPlan(t *testing.T, a standardised, s table.Shape, z float64) *Plan {
+func standardisedPlan(t *testing.T, a standardised, s table.Shape, z float64) *plan.Plan {
 	p := planOf(t, a, s, z)
 	p.Method = mayReleaseLess
 	return p
@@ -119,7 +122,7 @@ func replayStandardised(t *testing.T, seed uint64, fits func(table.Shape) map[st
 			}
 			change(r, name, x, y)
 			z := []float64{0.005, 0.1, 3}[k%3]
-			shares, err := replay(t, func() *Plan { return standardisedPlan(t, a, s, z) }, x, y)
+			shares, err := replay(t, func() *plan.Plan { return standardisedPlan(t, a, s, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -153,34 +156,37 @@ func TestStandardisedReplaysRefuteMutants(t *testing.T) {
 	s := table.Shape{N: 20, D: 3, Intercept: true}
 	a := standardisedFits(s)["least squares"]
 	const z = 0.005
-	refutePlacements(t, s, func() *Plan { return standardisedPlan(t, a, s, z) }, func() *Plan { return standardisedPlan(t, a, s, z/2) })
+	refutePlacements(t, s, func() *plan.Plan { return standardisedPlan(t, a, s, z) }, func() *plan.Plan { return standardisedPlan(t, a, s, z/2) })
 }
 
 // refutePlacements breaks plans that begin with both histograms of positions, and checks that replays notice. less
 // makes plans with half of the noise.
-func refutePlacements(t *testing.T, s table.Shape, plan, less func() *Plan) {
+func refutePlacements(t *testing.T, s table.Shape, planned, less func() *plan.Plan) {
 	t.Helper()
-	for name, mutant := range map[string]func(p *Plan){
-		"nothing":             func(*Plan) {},
-		"half of the noise":   func(p *Plan) { p.run = less().run },
-		"not charged":         func(p *Plan) { p.Event = p.Event.(privacy.Compose)[1:] },
-		"details not charged": func(p *Plan) { p.Event = append(p.Event.(privacy.Compose)[:1:1], p.Event.(privacy.Compose)[2:]...) },
-		"moved by the data": func(p *Plan) {
-			inner := p.run
-			p.run = func(ctx context.Context, x table.Data, src *mech.Source) (Result, error) {
-				if v := x.X[0][0]; math.Abs(v) < 1e3 {
-					shiftBy(x.X[0], v)
+	for name, mutant := range map[string]func(p *plan.Plan){
+		"nothing":           func(*plan.Plan) {},
+		"half of the noise": func(p *plan.Plan) { p.WithRun(less().Run) },
+		"not charged":       func(p *plan.Plan) { p.Event = p.Event.(privacy.Compose)[1:] },
+		"details not charged": func(p *plan.Plan) {
+			p.Event = append(p.Event.(privacy.Compose)[:1:1], p.Event.(privacy.Compose)[2:]...)
+		},
+		"moved by the data": func(p *plan.Plan) {
+			p.Wrap(func(inner plan.RunFunc) plan.RunFunc {
+				return func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
+					if v := x.X[0][0]; math.Abs(v) < 1e3 {
+						shiftBy(x.X[0], v)
+					}
+					return inner(ctx, x, src)
 				}
-				return inner(ctx, x, src)
-			}
+			})
 		},
 	} {
 		var found error
 		r := rand.New(rand.NewPCG(32, 2))
 		for range 60 {
 			x, y := nearNeighbours(r, s, false)
-			_, err := replay(t, func() *Plan {
-				p := plan()
+			_, err := replay(t, func() *plan.Plan {
+				p := planned()
 				mutant(p)
 				return p
 			}, x, y)
@@ -378,15 +384,18 @@ func TestDescentsKeepTheirDelta(t *testing.T) {
 			}
 		}
 		descent := Descent{Loss: l, Psi: prox.L2Ball{Radius: 10}, Mean: mean.Clip{Norm: 50}, Solver: solve.GD{Steps: 400, Rate: 0.5}}
-		p := standardisedPlan(t, standardised{Fit: descent, Centres: centreSearch{Columns: []numericColumn{{column: targetColumn}}, Position: targetShare}}, x.Shape, 0.01)
-		got, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+		g, err := standardised{Fit: descent, Centres: centreSearch{Columns: []numericColumn{{column: histogram.Target}}, Position: targetShare}}.at(x.Shape, 0.01)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := g.run(t.Context(), cloned(x), mechtest.Source(t, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got.moved == nil {
 			t.Fatalf("%T: the target is not moved", l)
 		}
-		got.moved.unscaleResult(&got)
+		got.moved.unscaleResult(&got.Result)
 		_, huber := l.(loss.Huber)
 		if off := got.Coefficients[0] - 1; math.Abs(off-map[bool]float64{false: 0.08, true: 0.0222}[huber]) > 0.003 {
 			t.Errorf("%T: the intercept is 1 + %v", l, off)
@@ -458,7 +467,7 @@ func TestStatementsOfPositionsAreForeseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.InDatabase = true
-	if took := time.Duration(float64(made) * secondsPerStatement * float64(time.Second)); made <= p.Passes || p.Duration() < took {
+	if took := time.Duration(float64(made) * plan.SecondsPerStatement * float64(time.Second)); made <= p.Passes || p.Duration() < took {
 		t.Errorf("%d statements where %d passes are foretold; the ladder is for %v", made, p.Passes, p.Duration())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -31,7 +32,7 @@ func TestWhatStreamsKeepsNoRows(t *testing.T) {
 				continue
 			}
 			few, more := allocated(t, m, asked, n), allocated(t, m, asked, 4*n)
-			if kept := more.bytes - few.bytes; (kept < 8*3*n/2) != more.streams || more.columns > StreamColumns {
+			if kept := more.bytes - few.bytes; (kept < 8*3*n/2) != more.streams || more.columns > plan.StreamColumns {
 				t.Errorf("%s by %v: %d bytes more for %d rows more, and %d columns; it streams: %v", model, asked, kept, 3*n, more.columns, more.streams)
 			}
 		}
@@ -43,7 +44,7 @@ func TestScoresKeepNoRows(t *testing.T) {
 	for name, a := range map[string]Score{"residuals": {}, "labels": {Labels: true}, "counts": {Counts: true}} {
 		a.Coefficients = []float64{0, 1}
 		few, more := ran(t, a, normalTable(1, n, 1, 4)), ran(t, a, normalTable(1, 4*n, 1, 4))
-		if kept := more.bytes - few.bytes; kept > 8*3*n/2 || more.columns > StreamColumns || !more.streams {
+		if kept := more.bytes - few.bytes; kept > 8*3*n/2 || more.columns > plan.StreamColumns || !more.streams {
 			t.Errorf("%s: %d bytes more for %d rows more, and %d columns; it streams: %v", name, kept, 3*n, more.columns, more.streams)
 		}
 	}
@@ -76,7 +77,7 @@ func allocated(t *testing.T, m catalogue.Model, asked map[string]any, n int) (to
 }
 
 // ran is what a run takes on a table whose target is made 0 or 1.
-func ran(t *testing.T, a Algorithm, x table.Data) (took taking) {
+func ran(t *testing.T, a plan.Algorithm, x table.Data) (took taking) {
 	for i, y := range x.Y {
 		x.Y[i] = 0
 		if y > 0 {
@@ -87,7 +88,7 @@ func ran(t *testing.T, a Algorithm, x table.Data) (took taking) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := table.NewColumns(2*StreamColumns, x.N)
+	made := table.NewColumns(2*plan.StreamColumns, x.N)
 	x.Make = func(n int) []float64 {
 		took.columns++
 		return made[took.columns-1][:n]

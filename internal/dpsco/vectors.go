@@ -25,3 +25,6 @@ func minus(x []float64, q float64, y []float64) []float64 {
 	}
 	return z
 }
+
+// roundOff is the largest coefficient, as a fraction of the radius, that counts as the rounding error of 0.
+const roundOff = 1e-13

@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/catalogue"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/sql"
@@ -89,7 +90,7 @@ func TestWarningsHaveTheBoundsOfPlans(t *testing.T) {
 	t.Run("least_rows", func(t *testing.T) {
 		pure := numbersInSQL(t, `CASE WHEN p_delta = 0 THEN (\d+) \* p_coefficients / p_eps`)[0]
 		normal := numbersInSQL(t, `THEN (\d+) ELSE (\d+) END \* sqrt\(p_coefficients / 2\.0\) / dp_int\.root_of_rho`)
-		for model, a := range map[string]Algorithm{"l1": L1{}, "linear": Regression{Loss: loss.Squared{}}, "huber": Regression{Loss: loss.Huber{}}, "logistic": Regression{Loss: loss.Logistic{}, Labels: true}} {
+		for model, a := range map[string]plan.Algorithm{"l1": L1{}, "linear": Regression{Loss: loss.Squared{}}, "huber": Regression{Loss: loss.Huber{}}, "logistic": Regression{Loss: loss.Logistic{}, Labels: true}} {
 			for _, d := range []int{2, 5} {
 				s, b := table.Shape{N: 10_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
 				root := math.Sqrt(1-math.Log(b.Delta)) - math.Sqrt(-math.Log(b.Delta))

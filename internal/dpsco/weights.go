@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
@@ -19,7 +20,7 @@ import (
 // checkWeights refuses a weight column without a public largest weight. The database refuses the opposite.
 func checkWeights(weight string, most float64) error {
 	if weight != "" && most == 0 {
-		return fmt.Errorf("%w: option \"weight\" needs option \"max_weight\", above which weights count as that", ErrParameter)
+		return fmt.Errorf("%w: option \"weight\" needs option \"max_weight\", above which weights count as that", plan.ErrParameter)
 	}
 	return nil
 }

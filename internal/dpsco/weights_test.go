@@ -12,6 +12,8 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -74,7 +76,7 @@ func repeated(x table.Data) table.Data {
 }
 
 // withWeights is a model with weights, at a method.
-func withWeights(model, method string) Algorithm {
+func withWeights(model, method string) plan.Algorithm {
 	given := map[string]any{"weight": "w", "max_weight": float64(maxWeight), "method": method}
 	a, err := Recipe(model, given, []string{"a", "b"})
 	if err != nil {
@@ -84,7 +86,7 @@ func withWeights(model, method string) Algorithm {
 }
 
 // weighedResult is a fit as jobs run it.
-func weighedResult(t *testing.T, a Algorithm, counts bool, x table.Data, b privacy.Budget, seed uint64) Result {
+func weighedResult(t *testing.T, a plan.Algorithm, counts bool, x table.Data, b privacy.Budget, seed uint64) release.Result {
 	t.Helper()
 	p, err := Scaled{Algorithm: a, X: table.Repeat(1, x.Columns()), Y: 1, Counts: counts}.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
@@ -170,7 +172,7 @@ func TestEqualWeightsAreNone(t *testing.T) {
 // Weights without their bound, or that a method does not take, are refused with what to do.
 func TestWeightsAreRefused(t *testing.T) {
 	s, b := table.Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
-	for name, a := range map[string]Algorithm{
+	for name, a := range map[string]plan.Algorithm{
 		"no bound":          Regression{Loss: loss.Squared{}, Weight: "w"},
 		"no bound of l1":    L1{Weight: "w"},
 		"exact sampler":     L1{MaxWeight: 1, Method: catalogue.MethodExponential},
@@ -182,21 +184,21 @@ func TestWeightsAreRefused(t *testing.T) {
 		} else {
 			b.Delta = 1e-6
 		}
-		if _, err := a.Plan(s, b, privacy.Concentrated{}); !errors.Is(err, ErrParameter) {
+		if _, err := a.Plan(s, b, privacy.Concentrated{}); !errors.Is(err, plan.ErrParameter) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	s.GroupCount = 2
-	for name, a := range map[string]Algorithm{"groups": Regression{Loss: loss.Squared{}, MaxWeight: 1}, "groups of medians": L1{MaxWeight: 1}} {
+	for name, a := range map[string]plan.Algorithm{"groups": Regression{Loss: loss.Squared{}, MaxWeight: 1}, "groups of medians": L1{MaxWeight: 1}} {
 		if b.Delta = 1e-6; name == "groups of medians" {
 			b.Delta = 0
 		}
-		if _, err := a.Plan(s, b, privacy.Concentrated{}); !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "no weights") {
+		if _, err := a.Plan(s, b, privacy.Concentrated{}); !errors.Is(err, plan.ErrInfeasible) || !strings.Contains(err.Error(), "no weights") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for model, given := range map[string]map[string]any{"l1": {"max_weight": 3.}, "linear": {"max_weight": 3.}} {
-		if _, err := Recipe(model, given, nil); !errors.Is(err, ErrParameter) {
+		if _, err := Recipe(model, given, nil); !errors.Is(err, plan.ErrParameter) {
 			t.Errorf("%s: %v", fmt.Sprint(model, given), err)
 		}
 	}
@@ -269,7 +271,7 @@ func TestReplaysOfWeights(t *testing.T) {
 				x, y = inPairs(x), inPairs(y)
 				s = x.Shape
 			}
-			plan := func() *Plan {
+			plan := func() *plan.Plan {
 				p, err := scaled.Plan(s, generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -315,7 +317,7 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 			x, y, rows = inPairs(x), inPairs(y), 2
 			s = x.Shape
 		}
-		algorithms := map[string]Algorithm{}
+		algorithms := map[string]plan.Algorithm{}
 		for name, tau := range map[string]float64{"staged": 0.5, "staged, another quantile": 0.8} {
 			algorithms[name] = Scaled{Algorithm: L1{Method: catalogue.MethodStaged, Tau: tau, MaxWeight: maxWeight}, X: table.Repeat(2, s.Columns()), Y: 1, MaxRows: rows}
 		}
@@ -328,7 +330,7 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 			if _, score := a.(Score); score && k%4 > 1 {
 				b.Delta = 1e-2
 			}
-			_, err := replay(t, func() *Plan {
+			_, err := replay(t, func() *plan.Plan {
 				p, err := a.Plan(s, b, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -355,7 +357,7 @@ func TestReplaysOfLightWeightsInStages(t *testing.T) {
 		y, i := cloned(x), r.IntN(x.N)
 		x.Weight[i], y.Weight[i] = []float64{0, .02 * maxWeight, math.NaN()}[k%3], maxWeight
 		y.Y[i] = hostile(r)
-		shares, err := replay(t, func() *Plan {
+		shares, err := replay(t, func() *plan.Plan {
 			a := L1{Method: catalogue.MethodStaged, Tau: []float64{.2, .9, .5}[k/3%3], MaxWeight: maxWeight}
 			p, err := Scaled{Algorithm: a, X: table.Repeat(1, x.Columns()), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
 			if err != nil {
@@ -503,7 +505,7 @@ func TestScoresAreWeighted(t *testing.T) {
 		score.Coefficients = []float64{0.2, 0.8, -0.3}
 		many := repeated(x)
 		for _, delta := range []float64{0, 1e-6} {
-			metrics := func(x table.Data, most, eps float64) []Metric {
+			metrics := func(x table.Data, most, eps float64) []release.Metric {
 				score.MaxWeight = most
 				p, err := score.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: delta}, privacy.Concentrated{})
 				if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/simd"
@@ -29,10 +30,10 @@ type Whitened struct {
 func (a Whitened) at(s table.Shape, z float64) (*stage, error) {
 	contract, noise := mech.MomentContract{Bound: a.Bound, N: s.N, D: s.D}, mech.Gaussian{NoiseMultiplier: z * a.Ratio}
 	if err := contract.Check(); err != nil {
-		return nil, infeasible(err)
+		return nil, plan.Infeasible(err)
 	}
 	if err := noise.Check(); err != nil {
-		return nil, infeasible(err)
+		return nil, plan.Infeasible(err)
 	}
 	estimators, event, err := a.Descent.estimators(table.Shape{N: s.N, D: s.D}, z)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -178,14 +179,14 @@ func (p *posed) algorithm() (dpsco.Scaled, error) {
 }
 
 // request runs a fit as an analyst would ask for it, on an account with zCDP accounting.
-func (p *posed) request(ctx context.Context, b privacy.Budget) (dpsco.Result, error) {
+func (p *posed) request(ctx context.Context, b privacy.Budget) (release.Result, error) {
 	algorithm, err := p.algorithm()
 	if err != nil {
-		return dpsco.Result{}, err
+		return release.Result{}, err
 	}
 	plan, err := algorithm.Plan(p.Shape, b, privacy.Concentrated{})
 	if err != nil {
-		return dpsco.Result{}, err
+		return release.Result{}, err
 	}
 	return plan.Run(ctx, p.copy(), mech.NewSource())
 }

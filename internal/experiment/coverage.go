@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -266,7 +266,7 @@ func newCoverTally(d int) *coverTally {
 }
 
 // add counts the intervals of a fit. truth is in scaled units.
-func (t *coverTally) add(p *posed, r dpsco.Result, truth []float64) {
+func (t *coverTally) add(p *posed, r release.Result, truth []float64) {
 	if r.Low == nil {
 		t.reasons[r.WhyNull]++
 		return
@@ -328,7 +328,7 @@ func (t *coverTally) line(draws int, without ordinary) string {
 
 // request fits one sample of a cell, by its number. The result is in the table's units, truth in scaled
 // units.
-func (cell cover) request(ctx context.Context, model string, number int) (r dpsco.Result, truth []float64, p *posed, err error) {
+func (cell cover) request(ctx context.Context, model string, number int) (r release.Result, truth []float64, p *posed, err error) {
 	t, truth, err := cell.population(rand.New(rand.NewPCG(uint64(number), 22+cell.seed)))
 	if err != nil {
 		return r, nil, nil, err

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -97,7 +99,7 @@ type quality struct {
 
 func (c Config) describeOnce(ctx context.Context, t *Table, epsilon float64) (quality, error) {
 	q := quality{given: new(within), covered: new(within), scales: new(within), near: new(within)}
-	all, exact := slices.Concat([][]float64{t.Y}, t.X), make([]dpsco.SuggestedScale, 0)
+	all, exact := slices.Concat([][]float64{t.Y}, t.X), make([]release.Scale, 0)
 	r, err := t.described(ctx, dpsco.SuggestScales{Columns: t.columns()}, 1e4)
 	if err != nil {
 		return q, err
@@ -177,13 +179,13 @@ func areWhole(v []float64) bool {
 
 // described runs a description at an epsilon.
 func (t *Table) described(ctx context.Context, a interface {
-	Plan(table.Shape, privacy.Budget, privacy.Accountant) (*dpsco.Plan, error)
-}, epsilon float64) (dpsco.Result, error) {
+	Plan(table.Shape, privacy.Budget, privacy.Accountant) (*plan.Plan, error)
+}, epsilon float64) (release.Result, error) {
 	x := t.copy()
 	x.Shape = table.Shape{N: t.N, D: len(t.X)}
 	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon, Delta: studyDelta}, privacy.Concentrated{})
 	if err != nil {
-		return dpsco.Result{}, err
+		return release.Result{}, err
 	}
 	return p.Run(ctx, x, mech.NewSource())
 }

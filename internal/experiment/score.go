@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -163,11 +164,11 @@ func student(df int) func(r *rand.Rand, x float64) float64 {
 type scoring struct {
 	population
 	n    int
-	runs map[float64][][]dpsco.Metric
+	runs map[float64][][]release.Metric
 }
 
 // run returns the k-th score of a population at an epsilon, from 0.
-func (s *scoring) run(ctx context.Context, epsilon float64, k int) ([]dpsco.Metric, error) {
+func (s *scoring) run(ctx context.Context, epsilon float64, k int) ([]release.Metric, error) {
 	if k < len(s.runs[epsilon]) {
 		return s.runs[epsilon][k], nil
 	}
@@ -190,7 +191,7 @@ func (s *scoring) run(ctx context.Context, epsilon float64, k int) ([]dpsco.Metr
 }
 
 // line returns a line of say, a function of one metric and its population value, draw by draw.
-func (s *scoring) line(metric string, say func(m dpsco.Metric, of float64) float64) Line {
+func (s *scoring) line(metric string, say func(m release.Metric, of float64) float64) Line {
 	draws := map[float64]int{}
 	return Line{Name: s.name, Fit: func(epsilon float64) Fit {
 		return func(ctx context.Context, _ *Task, _ *Table) ([]float64, time.Duration, error) {
@@ -199,7 +200,7 @@ func (s *scoring) line(metric string, say func(m dpsco.Metric, of float64) float
 				return nil, 0, err
 			}
 			draws[epsilon]++
-			i := slices.IndexFunc(metrics, func(m dpsco.Metric) bool { return m.Name == metric })
+			i := slices.IndexFunc(metrics, func(m release.Metric) bool { return m.Name == metric })
 			from, err := s.load()
 			return []float64{say(metrics[i], from.of[metric])}, 0, err
 		}
@@ -208,7 +209,7 @@ func (s *scoring) line(metric string, say func(m dpsco.Metric, of float64) float
 
 // covers returns 1 if an interval contains the population value, 0 if it does not, and NaN if there is no
 // interval.
-func covers(m dpsco.Metric, of float64) float64 {
+func covers(m release.Metric, of float64) float64 {
 	if m.Low == nil {
 		return math.NaN()
 	}
@@ -216,14 +217,14 @@ func covers(m dpsco.Metric, of float64) float64 {
 }
 
 // given returns 1 if there is an interval, otherwise 0.
-func given(m dpsco.Metric, _ float64) float64 { return indicator(m.Low != nil) }
+func given(m release.Metric, _ float64) float64 { return indicator(m.Low != nil) }
 
 // scores measures how often the intervals of dp_score cover, and how often there is an interval.
 func (c Config) scores() []Figure {
 	n := c.n(20_000, 200_000)
 	all := make([]*scoring, 0)
 	for _, p := range c.populations() {
-		all = append(all, &scoring{p, n, map[float64][][]dpsco.Metric{}})
+		all = append(all, &scoring{p, n, map[float64][][]release.Metric{}})
 	}
 	nothing := onTask(&Task{draw: func(*rand.Rand) (*Table, Judge, error) { return nil, func(w []float64) float64 { return w[0] }, nil }})
 	f := Figure{Name: "scores", Title: "Intervals of dp_score: " + short(float64(n)) + " rows, delta = 1e-6"}

@@ -12,6 +12,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -135,7 +136,7 @@ func withoutPrivacy(_ context.Context, task *Task, t *Table) ([]float64, time.Du
 }
 
 // refused reports whether a plan failed because its public parameters are infeasible.
-func refused(err error) bool { return errors.Is(err, dpsco.ErrInfeasible) }
+func refused(err error) bool { return errors.Is(err, plan.ErrInfeasible) }
 
 // forget releases the memory of the last draw.
 func (t *Task) forget() { t.last, t.table, t.judge = 0, nil, nil }

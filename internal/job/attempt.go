@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/arrowio"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -117,7 +117,7 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 
 // read charges the job, unless an earlier attempt has, and then either pulls its columns or prepares the
 // statements that sum them in the database. It sends on reads once, right after the point of no return.
-func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *dpsco.Plan, x table.Data, err error) {
+func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *plan.Plan, x table.Data, err error) {
 	prepare := s.charge
 	if c.reading() {
 		prepare = s.resume
@@ -200,7 +200,7 @@ func (c *claim) count(ctx context.Context, conn *pgx.Conn) (int64, error) {
 }
 
 // charge counts the rows, plans the fit, charges it and passes the point of no return.
-func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
+func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*plan.Plan, int64, error) {
 	if err := s.enter(ctx, conn, c); err != nil {
 		return nil, 0, err
 	}
@@ -252,7 +252,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 // check plans a job of n rows and decides where the rows go.
 //
 // Errors: a failure if this sidecar cannot run the job.
-func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
+func (s *Sidecar) check(c *claim, n int64) (*plan.Plan, placement, error) {
 	if n < 1 {
 		return nil, "", c.noRows()
 	}
@@ -269,7 +269,7 @@ func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
 // values. It sends the database the steps of the job's ladder and the time of conn's snapshot, which the
 // first statement of its transaction (Lock) has taken. It returns false if nobody wants the job any more: its
 // charge has then been refunded.
-func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *dpsco.Plan) (wanted bool, err error) {
+func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *plan.Plan) (wanted bool, err error) {
 	var snapshot time.Time
 	if err := conn.QueryRow(ctx, "SELECT pg_catalog.transaction_timestamp()").Scan(&snapshot); err != nil {
 		return false, err
@@ -281,7 +281,7 @@ func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *dps
 
 // resume plans a job that an earlier attempt has charged, with the number of rows of that charge, and passes
 // the point of no return again.
-func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
+func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*plan.Plan, int64, error) {
 	if published := c.Dataset.RowCount; published != nil {
 		c.sampled(*published)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 )
 
@@ -58,11 +59,11 @@ func TestMemoryOfPersons(t *testing.T) {
 	c.Request.Target, c.Request.Features, c.Dataset.MaxRows = "y", []string{"x"}, 8
 	need := int64(footprint(8000, 2)) + 100_000
 	for memory, fits := range map[int64]bool{0: true, need: true, need - 1: false} {
-		if _, err := New(Config{Memory: memory}).place(c, new(dpsco.Plan), 1000); (err == nil) != fits {
+		if _, err := New(Config{Memory: memory}).place(c, new(plan.Plan), 1000); (err == nil) != fits {
 			t.Errorf("of %d: %v", memory, err)
 		}
 	}
-	if _, err := New(Config{}).place(c, new(dpsco.Plan), 1<<29); err == nil {
+	if _, err := New(Config{}).place(c, new(plan.Plan), 1<<29); err == nil {
 		t.Error("more rows than can be numbered are read")
 	}
 }
@@ -87,7 +88,7 @@ func TestWhereRowsGo(t *testing.T) {
 		{1 << 10, "/spill", true, 2, ""},
 	} {
 		c.Dataset.MaxRows = k.maxRows
-		at, err := New(Config{Memory: k.memory, SpillDir: k.dir}).place(c, &dpsco.Plan{Streams: k.streams}, 1000)
+		at, err := New(Config{Memory: k.memory, SpillDir: k.dir}).place(c, &plan.Plan{Streams: k.streams}, 1000)
 		if at != k.want || (err == nil) != (k.want != "") {
 			t.Errorf("%+v: %q, %v", k, at, err)
 		}
@@ -101,32 +102,32 @@ func TestWhoseRowsStay(t *testing.T) {
 		registered string
 		memory     int64
 		dir        string
-		change     func(*claim, *dpsco.Plan)
+		change     func(*claim, *plan.Plan)
 		want       placement
 	}{
-		"must":                  {"database", 0, "/spill", func(*claim, *dpsco.Plan) {}, inDatabase},
-		"fit":                   {"auto", 1 << 20, "", func(*claim, *dpsco.Plan) {}, inMemory},
-		"of a job of before":    {"", 1 << 20, "", func(*claim, *dpsco.Plan) {}, inMemory},
-		"fit on disk":           {"auto", 1 << 10, "/spill", func(*claim, *dpsco.Plan) {}, onDisk},
-		"fit nowhere":           {"auto", 1 << 10, "", func(*claim, *dpsco.Plan) {}, inDatabase},
-		"fit nowhere, may not":  {"memory", 1 << 10, "", func(*claim, *dpsco.Plan) {}, ""},
-		"other methods":         {"database", 0, "", func(_ *claim, p *dpsco.Plan) { p.Sums = false }, ""},
-		"too many sums":         {"database", 0, "", func(_ *claim, p *dpsco.Plan) { p.Sums, p.TooWide = false, true }, ""},
-		"fit nowhere, others":   {"auto", 1 << 10, "", func(_ *claim, p *dpsco.Plan) { p.Sums = false }, ""},
-		"a unit":                {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Dataset.MaxRows = 1 }, ""},
-		"groups":                {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Request.Options["by"] = "x" }, ""},
-		"a sample":              {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Request.Options["sample_rows"] = 5. }, ""},
-		"a sample that fits":    {"auto", 1 << 20, "", func(c *claim, _ *dpsco.Plan) { c.Request.Options["sample_rows"] = 5. }, inMemory},
-		"a registered number":   {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Dataset.Rows = &rows }, ""},
-		"a number, fit nowhere": {"auto", 1 << 10, "", func(c *claim, _ *dpsco.Plan) { c.Dataset.Rows = &rows }, ""},
-		"a window": {"database", 0, "", func(c *claim, _ *dpsco.Plan) {
+		"must":                  {"database", 0, "/spill", func(*claim, *plan.Plan) {}, inDatabase},
+		"fit":                   {"auto", 1 << 20, "", func(*claim, *plan.Plan) {}, inMemory},
+		"of a job of before":    {"", 1 << 20, "", func(*claim, *plan.Plan) {}, inMemory},
+		"fit on disk":           {"auto", 1 << 10, "/spill", func(*claim, *plan.Plan) {}, onDisk},
+		"fit nowhere":           {"auto", 1 << 10, "", func(*claim, *plan.Plan) {}, inDatabase},
+		"fit nowhere, may not":  {"memory", 1 << 10, "", func(*claim, *plan.Plan) {}, ""},
+		"other methods":         {"database", 0, "", func(_ *claim, p *plan.Plan) { p.Sums = false }, ""},
+		"too many sums":         {"database", 0, "", func(_ *claim, p *plan.Plan) { p.Sums, p.TooWide = false, true }, ""},
+		"fit nowhere, others":   {"auto", 1 << 10, "", func(_ *claim, p *plan.Plan) { p.Sums = false }, ""},
+		"a unit":                {"database", 0, "", func(c *claim, _ *plan.Plan) { c.Dataset.MaxRows = 1 }, ""},
+		"groups":                {"database", 0, "", func(c *claim, _ *plan.Plan) { c.Request.Options["by"] = "x" }, ""},
+		"a sample":              {"database", 0, "", func(c *claim, _ *plan.Plan) { c.Request.Options["sample_rows"] = 5. }, ""},
+		"a sample that fits":    {"auto", 1 << 20, "", func(c *claim, _ *plan.Plan) { c.Request.Options["sample_rows"] = 5. }, inMemory},
+		"a registered number":   {"database", 0, "", func(c *claim, _ *plan.Plan) { c.Dataset.Rows = &rows }, ""},
+		"a number, fit nowhere": {"auto", 1 << 10, "", func(c *claim, _ *plan.Plan) { c.Dataset.Rows = &rows }, ""},
+		"a window": {"database", 0, "", func(c *claim, _ *plan.Plan) {
 			c.Dataset.Block = new(string)
 			c.Request.Over = []string{"2026-01-01", "2026-01-02"}
 		}, inDatabase},
 	} {
 		c := new(claim)
 		c.Request.Target, c.Request.Features, c.Request.Options, c.Dataset.Placement = "y", []string{"x"}, map[string]any{}, k.registered
-		p := &dpsco.Plan{Streams: true, Sums: true}
+		p := &plan.Plan{Streams: true, Sums: true}
 		k.change(c, p)
 		at, err := New(Config{Memory: k.memory, SpillDir: k.dir}).place(c, p, 1000)
 		if (err == nil) != (k.want != "") || err == nil && at != k.want {

@@ -11,7 +11,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/privacy"
@@ -279,7 +279,7 @@ func (c *claim) budget() privacy.Budget {
 }
 
 // plan returns the plan of the job for n rows. It depends on public facts only.
-func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
+func (s *Sidecar) plan(c *claim, n int64) (*plan.Plan, error) {
 	if c.Scored != nil {
 		return s.planScore(c, n)
 	}
@@ -304,7 +304,7 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 }
 
 // nameLabels writes the labels of a category into the parameters that are stored with the release.
-func (c *claim) nameLabels(p *dpsco.Plan) {
+func (c *claim) nameLabels(p *plan.Plan) {
 	for _, name := range []string{"negative_label", "positive_label"} {
 		if label, ok := c.Request.Options[name].(string); ok {
 			p.Parameters[name] = label

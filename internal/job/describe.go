@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/privacy"
@@ -22,7 +23,7 @@ const (
 func (c *claim) describes() bool { return c.Model == describeModel || c.Model == scalesModel }
 
 // planDescription returns the plan of a description or of suggested scales, in the units of the table.
-func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
+func (s *Sidecar) planDescription(c *claim, n int64) (*plan.Plan, error) {
 	var columns []dpsco.Column
 	for _, name := range c.columns() {
 		levels, _ := c.levels(name)
@@ -32,7 +33,7 @@ func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 		})
 	}
 	var description interface {
-		Plan(table.Shape, privacy.Budget, privacy.Accountant) (*dpsco.Plan, error)
+		Plan(table.Shape, privacy.Budget, privacy.Accountant) (*plan.Plan, error)
 	} = dpsco.Describe{Columns: columns, MaxRows: c.Dataset.MaxRows}
 	if c.Model == scalesModel {
 		description = dpsco.SuggestScales{Columns: columns, MaxRows: c.Dataset.MaxRows}

@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/job"
 )
 
@@ -17,16 +17,16 @@ import (
 func TestErrorsThatAreNotFiniteAreWithheld(t *testing.T) {
 	for _, bad := range []float64{1, 0, math.NaN(), math.Inf(1), math.Inf(-1)} {
 		for _, c := range []struct {
-			spoil    func(*dpsco.Result)
+			spoil    func(*release.Result)
 			positive bool
 		}{
-			{func(r *dpsco.Result) { r.StdErr[0] = bad }, true},
-			{func(r *dpsco.Result) { r.DF[1] = bad }, true},
-			{func(r *dpsco.Result) { r.Low[1] = bad }, false},
-			{func(r *dpsco.Result) { r.Covariance.SetSym(0, 0, bad) }, false},
-			{func(r *dpsco.Result) { r.Bias.SetSym(0, 0, bad) }, false},
+			{func(r *release.Result) { r.StdErr[0] = bad }, true},
+			{func(r *release.Result) { r.DF[1] = bad }, true},
+			{func(r *release.Result) { r.Low[1] = bad }, false},
+			{func(r *release.Result) { r.Covariance.SetSym(0, 0, bad) }, false},
+			{func(r *release.Result) { r.Bias.SetSym(0, 0, bad) }, false},
 		} {
-			r := dpsco.Result{
+			r := release.Result{
 				Coefficients: []float64{1, 2}, StdErr: []float64{1, 1}, DF: []float64{9, 9}, Low: []float64{-1, 1}, High: []float64{3, 3},
 				Covariance: mat.NewSymDense(2, []float64{1, 1, 1, 1}), Bias: mat.NewSymDense(2, []float64{0, 0, 0, 1}),
 			}
@@ -55,7 +55,7 @@ func TestNoFiniteReleaseFailsItsJob(t *testing.T) {
 			return math.Pow(10, []float64{-323 + 631*r.Float64(), 300 + 8.25*r.Float64(), 2 * r.Float64()}[r.IntN(3)])
 		}
 		middle, half := (2*r.Float64()-1)*number(), number()
-		release := dpsco.Result{Coefficients: []float64{middle}, StdErr: []float64{number()}, DF: []float64{number()}, Low: []float64{middle - half}, High: []float64{middle + half}}
+		release := release.Result{Coefficients: []float64{middle}, StdErr: []float64{number()}, DF: []float64{number()}, Low: []float64{middle - half}, High: []float64{middle + half}}
 		text, err := job.KnownErrors(release)
 		if err != nil {
 			t.Fatalf("%+v: %v", release, err)
@@ -72,7 +72,7 @@ func TestNoFiniteReleaseFailsItsJob(t *testing.T) {
 // A feature that noise hides may be one whose labels are all alike, which is said of labels alone.
 func TestWhyAFeatureIsHiddenFitsTheModel(t *testing.T) {
 	for model, want := range map[string]string{"linear": "", "huber": "", "logistic": "labels nearly all alike", "poisson": "counts nearly all 0"} {
-		why := job.WhyNull(dpsco.Result{Hidden: []int{1}, WhyNull: "hidden"}, model, []string{"(intercept)", "icu"}, nil)
+		why := job.WhyNull(release.Result{Hidden: []int{1}, WhyNull: "hidden"}, model, []string{"(intercept)", "icu"}, nil)
 		if !strings.Contains(why, `how "icu" varies`) || !strings.Contains(why, "a scale that fit") || !strings.Contains(why, want) || strings.Contains(why, "alike") != (model == "logistic") || strings.Contains(why, "counts") != (model == "poisson") {
 			t.Errorf("%s: %s", model, why)
 		}
@@ -83,7 +83,7 @@ func TestWhyAFeatureIsHiddenFitsTheModel(t *testing.T) {
 // of its own.
 func TestUnsettledCoefficientsHaveAReasonEach(t *testing.T) {
 	ones := []float64{1, 1, 1, 1}
-	r := dpsco.Result{Coefficients: ones, StdErr: ones, DF: ones, Low: make([]float64, 4), High: ones, Unsettled: []int{0, 1, 3}}
+	r := release.Result{Coefficients: ones, StdErr: ones, DF: ones, Low: make([]float64, 4), High: ones, Unsettled: []int{0, 1, 3}}
 	why := job.WhyNulls(r, []string{"(intercept)", "age", "icu", "home=own"}, []string{"icu", "home=own"})
 	for j, says := range []string{"intercept, or a coefficient that it depends on", `"age" too far to say how much is left: do a few rows`, "", `"home=own" too far to say how much is left: are labels nearly all alike`} {
 		switch {
@@ -110,7 +110,7 @@ func TestWhyNullNamesItsFeaturesAndWhatServesThem(t *testing.T) {
 		{nil, []int{1}, []string{`the values of "age" are, which has no scale`, "Its coefficient is 0"}, []string{"column without"}},
 		{nil, []int{1, 3}, []string{`the values of "age" and "home=own" are, which have no scale`, "Their coefficients are 0"}, nil},
 	} {
-		why := job.WhyNull(dpsco.Result{Hidden: c.hidden, LeftOut: c.unseen, WhyNull: "hidden"}, "linear", terms, terms[2:])
+		why := job.WhyNull(release.Result{Hidden: c.hidden, LeftOut: c.unseen, WhyNull: "hidden"}, "linear", terms, terms[2:])
 		for _, part := range c.says {
 			if !strings.Contains(why, part) {
 				t.Errorf("%v, %v: %q does not say %q", c.hidden, c.unseen, why, part)

@@ -14,6 +14,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -155,7 +156,7 @@ func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 }
 
 // addPlan adds the method, the reason for its choice and every public parameter.
-func (e *explanation) addPlan(p *dpsco.Plan) {
+func (e *explanation) addPlan(p *plan.Plan) {
 	parameters := maps.Clone(p.Parameters)
 	method := p.Method
 	if p.ChosenMethod != "" {
@@ -240,14 +241,14 @@ const penalisedError = "not known: a penalty takes away a part of the noise too,
 // unknownError explains why there is no forecast without an earlier release.
 const unknownError = "not known: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach. None of that is public, and no release of these coefficients tells of it"
 
-func penalised(p *dpsco.Plan) bool {
+func penalised(p *plan.Plan) bool {
 	penalty, known := p.Parameters["penalty"].(string)
 	return known && penalty != catalogue.PenaltyNone
 }
 
 // forecastRatio returns the ratio of the noise of a plan to that of the earlier release, or why the release gives
 // no forecast for this plan.
-func (f *former) forecastRatio(p *dpsco.Plan) (ratio float64, why string) {
+func (f *former) forecastRatio(p *plan.Plan) (ratio float64, why string) {
 	if penalised(p) {
 		return 0, penalisedError
 	}
@@ -284,7 +285,7 @@ const findsUnits = "; it holds where the fit finds the scales and centers that a
 
 // addExpectedError adds the forecast of the errors that the noise causes, from an earlier release, or the
 // reason why there is none.
-func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
+func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *plan.Plan) error {
 	ratio, why := c.Former.forecastRatio(plan)
 	if levels := len(c.groups()); levels > 0 {
 		e.add("rows_a_group", formatFloat(float64(n)/float64(levels)))
@@ -313,7 +314,7 @@ const smallNoise = 0.1
 
 // addNoiseAtScales adds the standard deviations that the noise would cause if features were independent and
 // spread by their scales, and the number of rows at which they would fall to smallNoise.
-func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
+func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *plan.Plan) error {
 	if !c.anyScale() && plan.FindsScales {
 		e.add("noise_at_scales", "not known: no scale is registered for these columns, and which ones a fit finds is not public")
 		return nil

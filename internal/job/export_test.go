@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"time"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
 
 // Before has something happen before every fit.
 func (c *Config) Before(happen func(context.Context)) {
-	c.runPlan = func(ctx context.Context, p *dpsco.Plan, x table.Data, src *mech.Source) (dpsco.Result, error) {
+	c.runPlan = func(ctx context.Context, p *plan.Plan, x table.Data, src *mech.Source) (release.Result, error) {
 		happen(ctx)
 		return runPlan(ctx, p, x, src)
 	}
@@ -27,17 +28,17 @@ func (c *Config) PublishAtOnce() {
 const LivesFor = livesFor
 
 // KnownErrors is what a release tells of its errors, as the database takes it.
-func KnownErrors(r dpsco.Result) ([]byte, error) {
+func KnownErrors(r release.Result) ([]byte, error) {
 	return json.Marshal(naming{model: "linear"}.knownErrors(r))
 }
 
 // WhyNulls are why coefficients of labels have no intervals, of these terms and those of them that are flags; nil for one
 // that has an interval.
-func WhyNulls(r dpsco.Result, terms, flags []string) []any {
+func WhyNulls(r release.Result, terms, flags []string) []any {
 	return naming{"logistic", terms, flags}.knownErrors(r).WhyNulls
 }
 
 // WhyNull is why a release of a model has no intervals, of these terms and those of them that are flags.
-func WhyNull(r dpsco.Result, model string, terms, flags []string) string {
+func WhyNull(r release.Result, model string, terms, flags []string) string {
 	return naming{model, terms, flags}.whyNull(r)
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/arrowio"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/spill"
 )
 
@@ -63,7 +63,7 @@ const (
 )
 
 // bytesOnDisk returns the size of the file that holds the columns of a plan that streams its rows.
-func (c *claim) bytesOnDisk(n int64) int64 { return spill.Bytes(c.width()+dpsco.StreamColumns, n) }
+func (c *claim) bytesOnDisk(n int64) int64 { return spill.Bytes(c.width()+plan.StreamColumns, n) }
 
 // place decides where n rows are during a job:
 //
@@ -75,7 +75,7 @@ func (c *claim) bytesOnDisk(n int64) int64 { return spill.Bytes(c.width()+dpsco.
 //
 // Errors: a failure if the job would need more memory than the limit, has more rows than can be numbered,
 // or needs more than sums of rows that may not leave the database.
-func (s *Sidecar) place(c *claim, p *dpsco.Plan, n int64) (placement, error) {
+func (s *Sidecar) place(c *claim, p *plan.Plan, n int64) (placement, error) {
 	why, unlisted := c.stays(p), s.unlisted(c)
 	switch {
 	case c.Dataset.Placement == string(inDatabase) && why == "" && len(unlisted) > 0:
@@ -105,7 +105,7 @@ func mustLeave(why string) error {
 }
 
 // pulled decides whether n rows that leave the database go to memory or to disk.
-func (s *Sidecar) pulled(c *claim, p *dpsco.Plan, n int64) (placement, error) {
+func (s *Sidecar) pulled(c *claim, p *plan.Plan, n int64) (placement, error) {
 	rows, hint := fmt.Sprintf("%d rows", n), "Ask for fewer features or for a sample with option sample_rows"
 	if c.Dataset.MaxRows > 0 {
 		rows, hint = fmt.Sprintf("%d persons with up to %d rows", n, c.Dataset.MaxRows), hint+", have it registered with smaller max_rows"

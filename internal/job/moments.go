@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/ledger"
 )
 
@@ -33,7 +34,7 @@ func (s *Sidecar) publishMoments(ctx context.Context, c *claim, f fitted, step i
 }
 
 // recipe returns the algorithm of a request, without its scales.
-func (c *claim) recipe() (dpsco.Algorithm, error) {
+func (c *claim) recipe() (plan.Algorithm, error) {
 	if c.sumsMoments() {
 		return dpsco.SecondMoments{}, nil
 	}

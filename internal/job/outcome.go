@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/arrowio"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/ledger"
 )
 
@@ -70,7 +70,7 @@ func asFailure(err error) error {
 
 // planFailure returns the failure of a job that cannot be planned.
 func planFailure(err error) error {
-	if errors.Is(err, dpsco.ErrParameter) {
+	if errors.Is(err, plan.ErrParameter) {
 		return &failure{"22023", err.Error(), nothingSpent}
 	}
 	return &failure{"DP005", err.Error(), nothingSpent}

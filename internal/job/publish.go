@@ -14,7 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"gonum.org/v1/gonum/mat"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -30,21 +31,21 @@ var errOutOfTime = errors.New("the job did not end within its time")
 
 // timetable is the ladder of a job and the time when it began to read.
 type timetable struct {
-	dpsco.Ladder
+	plan.Ladder
 	began time.Time
 }
 
 // fitted is the outcome of reading and fitting.
 type fitted struct {
-	plan   *dpsco.Plan
-	result dpsco.Result
+	plan   *plan.Plan
+	result release.Result
 	err    error
 }
 
-func (s *Sidecar) ladder(p *dpsco.Plan) dpsco.Ladder { return dpsco.NewLadder(p, s.config.JobTime) }
+func (s *Sidecar) ladder(p *plan.Plan) plan.Ladder { return plan.NewLadder(p, s.config.JobTime) }
 
 // checkTime refuses a plan that is expected to exceed the time limit of jobs.
-func (s *Sidecar) checkTime(p *dpsco.Plan) error {
+func (s *Sidecar) checkTime(p *plan.Plan) error {
 	if p.Duration() <= s.config.JobTime {
 		return nil
 	}
@@ -109,7 +110,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 }
 
 // runTimed runs the plan and reports its duration to operators.
-func (s *Sidecar) runTimed(ctx context.Context, p *dpsco.Plan, x table.Data, src *mech.Source) (dpsco.Result, error) {
+func (s *Sidecar) runTimed(ctx context.Context, p *plan.Plan, x table.Data, src *mech.Source) (release.Result, error) {
 	began := time.Now()
 	r, err := s.config.runPlan(ctx, p, x, src)
 	if err == nil {
@@ -119,7 +120,7 @@ func (s *Sidecar) runTimed(ctx context.Context, p *dpsco.Plan, x table.Data, src
 }
 
 // runPlan runs the plan.
-func runPlan(ctx context.Context, p *dpsco.Plan, x table.Data, src *mech.Source) (dpsco.Result, error) {
+func runPlan(ctx context.Context, p *plan.Plan, x table.Data, src *mech.Source) (release.Result, error) {
 	return p.Run(ctx, x, src)
 }
 
@@ -202,7 +203,7 @@ func (c *claim) naming() naming {
 
 // knownErrors returns the errors that a result estimates. JSON cannot hold numbers that are not finite, and
 // they would fail the job, which would be tried again with other noise: if one occurs there are no intervals.
-func (d naming) knownErrors(r dpsco.Result) (e errorColumns) {
+func (d naming) knownErrors(r release.Result) (e errorColumns) {
 	switch {
 	case !finite(r):
 		e.WhyNull = "the noise has left no finite interval"
@@ -220,7 +221,7 @@ func (d naming) knownErrors(r dpsco.Result) (e errorColumns) {
 }
 
 // withhold removes the estimates for coefficients that the result withholds, and sets the reason for each.
-func (e *errorColumns) withhold(r dpsco.Result, d naming) {
+func (e *errorColumns) withhold(r release.Result, d naming) {
 	for j := range d.terms {
 		if !r.Withholds(j) {
 			continue
@@ -253,7 +254,7 @@ func (d naming) whyUnsettled(j int) string {
 }
 
 // whyNull returns the reason why a release lacks intervals, for some features or for all.
-func (d naming) whyNull(r dpsco.Result) string {
+func (d naming) whyNull(r release.Result) string {
 	flags := 0 // among the hidden features
 	for _, j := range r.Hidden {
 		if slices.Contains(d.flags, d.terms[j]) {
@@ -303,7 +304,7 @@ func (d naming) whyNull(r dpsco.Result) string {
 // finite reports whether all estimates are finite, p-values too, and all standard errors and degrees of
 // freedom positive. The p-values of finite numbers are not finite where an interval is longer than float64
 // can say.
-func finite(r dpsco.Result) bool {
+func finite(r release.Result) bool {
 	numbers := slices.Concat(r.StdErr, r.DF, r.Low, r.High)
 	for _, m := range []*mat.SymDense{r.Covariance, r.Bias} {
 		if m != nil {

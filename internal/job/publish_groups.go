@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/ledger"
 )
 
@@ -26,7 +26,7 @@ func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step in
 
 // groupErrors concatenates the errors of all groups. Cut is set if a radius may have moved coefficients of
 // any group, and HuberDelta is the least of the groups.
-func (d naming) groupErrors(groups []dpsco.Group) (all errorColumns) {
+func (d naming) groupErrors(groups []release.Group) (all errorColumns) {
 	for _, group := range groups {
 		e := d.knownErrors(group.Result)
 		if e.WhyNull != "" {

@@ -5,6 +5,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/ledger"
 )
 
@@ -23,7 +24,7 @@ type scored struct {
 }
 
 // planScore returns the plan of a score, in the units of the table.
-func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
+func (s *Sidecar) planScore(c *claim, n int64) (*plan.Plan, error) {
 	score := dpsco.Score{
 		MaxRows:      c.Dataset.MaxRows,
 		Coefficients: c.Scored.Coefficients, Labels: catalogue.Classifies(c.Scored.Model),

@@ -15,7 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"dpsidecar/internal/arrowio"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -38,7 +39,7 @@ type Config struct {
 	Log      *slog.Logger
 
 	// Replaced in tests; nil: runPlan and sleepUntil.
-	runPlan    func(context.Context, *dpsco.Plan, table.Data, *mech.Source) (dpsco.Result, error)
+	runPlan    func(context.Context, *plan.Plan, table.Data, *mech.Source) (release.Result, error)
 	sleepUntil func(context.Context, time.Time) error
 }
 

@@ -13,7 +13,8 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
@@ -34,7 +35,7 @@ const grown parked = "the data set has twice the rows that it had when the job w
 var errAnswer = errors.New("job: an answer that no pass has")
 
 // stays returns the reason why the rows of a job cannot stay in the database; empty if they can.
-func (c *claim) stays(p *dpsco.Plan) (why string) {
+func (c *claim) stays(p *plan.Plan) (why string) {
 	_, sample := c.Request.Options[catalogue.SampleRows]
 	switch {
 	case c.Dataset.MaxRows > 0:
@@ -88,7 +89,7 @@ func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) err
 
 // sum runs a plan whose passes are summed in the database, and then repeats the check of the relation: a
 // pass sees partitions that were added since the first check, because the locks do not prevent that.
-func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x table.Data, src *mech.Source) (r dpsco.Result, err error) {
+func (s *Sidecar) sum(ctx context.Context, c *claim, plan *plan.Plan, x table.Data, src *mech.Source) (r release.Result, err error) {
 	r, err = s.runTimed(ctx, plan, x, src)
 	if err != nil {
 		err = cmp.Or(s.checkShards(ctx, c), err) // a moved shard may be the cause

@@ -16,6 +16,8 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/localpg"
 	"dpsidecar/internal/mech"
@@ -48,7 +50,7 @@ type tableOfSums struct {
 	conn    *pgx.Conn
 	from    string
 	columns []string
-	plan    *dpsco.Plan
+	plan    *plan.Plan
 	data    table.Data
 }
 
@@ -93,7 +95,7 @@ func sumsOf(tb testing.TB, model, kind string, rows, features int) tableOfSums {
 }
 
 // sumsPlan is the plan of a model's default method.
-func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
+func sumsPlan(tb testing.TB, model string, rows, features int) *plan.Plan {
 	tb.Helper()
 	options := map[string]any{}
 	if model == "logistic" {
@@ -119,7 +121,7 @@ func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
 }
 
 // run makes the fit; each is told every statement.
-func (t tableOfSums) run(tb testing.TB, each func(statement string)) dpsco.Result {
+func (t tableOfSums) run(tb testing.TB, each func(statement string)) release.Result {
 	tb.Helper()
 	pass := passes(context.Background(), []source{{t.conn, t.from, t.columns}}, nil, int64(t.data.N))
 	x := *t.data.Pushdown

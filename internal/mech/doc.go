@@ -14,6 +14,7 @@
 //
 // Noise on sums:
 //
+//	mechanism           what these have in common
 //	gaussian, laplace   discrete noise on every coordinate
 //	matrixlaplace       noise on a matrix of second moments
 //	noise, normal, uniform  the laws that are drawn from, exactly

@@ -43,6 +43,11 @@ func (l Laplace) Release(dst []float64, b Bounded, src *Source) {
 	src.end(dst)
 }
 
+// MeanScale returns the scale of the noise on each coordinate of a mean under LInf.
+func (l Laplace) MeanScale(c Contract) float64 {
+	return 2 * c.Bound * float64(c.D) / l.Epsilon / float64(c.N)
+}
+
 // scale returns the noise's scale in grid steps, exactly: the sensitivity divided by Epsilon.
 func (l Laplace) scale(c sensitivity) *big.Rat {
 	epsilon := new(big.Rat).SetFloat64(l.Epsilon)

@@ -1,7 +1,7 @@
 // Package magnitude reads released histograms of magnitudes: of residuals, lengths of rows, targets. It tells what
 // such a histogram shows, what its noise may hide, and the tails and cuts that follow. Everything is post-processing of
-// noisy counts: the package never holds rows, so that a bug costs accuracy only. Only BinsOf, which counts are made of,
-// is for numbers of rows.
+// noisy counts: the package never holds rows, so that a bug costs accuracy only. Only BinsOf and Count, which counts are made
+// of, are for numbers of rows.
 //
 // Sizes are in the unit of the data that a histogram was read with, where nothing else is said; "in units" means
 // divided by that unit. No function returns an error: a histogram of which nothing is seen says so (Seen).
@@ -10,6 +10,7 @@
 //	histogram   reading counts; shares, means and quantiles of what is seen
 //	visible     which bins are visible beside the noise
 //	tails       rows that noise may hide, and tails that are too heavy
+//	noise       the noise of counts
 package magnitude
 
 import (
@@ -71,3 +72,9 @@ func BinsOf(dst []int32, v []float64) {
 
 // infinity is the bit pattern of +Inf: larger patterns are NaN.
 const infinity = 0x7ff << 52
+
+// Count adds magnitudes, in units, to a histogram. scratch holds the bin numbers.
+func Count(h *mech.Histogram, v []float64, scratch []int32) {
+	BinsOf(scratch, v)
+	h.AddBins(scratch[:len(v)])
+}

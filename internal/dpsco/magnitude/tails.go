@@ -209,3 +209,10 @@ func (m *Histogram) Farther(cut, most float64) (mean float64) {
 	}
 	return mean
 }
+
+// BiasShare is the fraction that intervals allow for of the bound on the bias by clipping.
+const BiasShare = 0.8
+
+// MeanIndex is the least tail index for an interval of the mean size. Where noise may hide few of the rows in a bin
+// (MinIndex) such a mean has an interval, whatever is seen. It was chosen on laws and tables (docs/experiments/scores.md).
+var MeanIndex = MinIndex{Coarse: 2.5}

@@ -1,19 +1,15 @@
-package dpsco
+package numeric
 
-import (
-	"gonum.org/v1/gonum/stat/distuv"
-)
+import "gonum.org/v1/gonum/stat/distuv"
 
-// Functions for confidence intervals, shared by all methods.
-
-// maxDegrees caps degrees of freedom. The t quantile does not change beyond it, and its computation
+// MaxDegrees caps degrees of freedom. The t quantile does not change beyond it, and its computation
 // is wrong from about 1e12 on.
-const maxDegrees = 1e6
+const MaxDegrees = 1e6
 
-// halfWidth returns half the width of a 95 % interval for an estimate with the given standard
+// HalfWidth returns half the width of a 95 % interval for an estimate with the given standard
 // deviation, known to df degrees of freedom, and with a bias of at most bias.
-func halfWidth(deviation, df, bias float64) float64 {
-	student := distuv.StudentsT{Sigma: 1, Nu: min(df, maxDegrees)}
+func HalfWidth(deviation, df, bias float64) float64 {
+	student := distuv.StudentsT{Sigma: 1, Nu: min(df, MaxDegrees)}
 	return biasedQuantile(bias/deviation) * deviation * student.Quantile(0.975) / distuv.UnitNormal.Quantile(0.975)
 }
 
@@ -30,3 +26,6 @@ func biasedQuantile(bias float64) float64 {
 	}
 	return high
 }
+
+// MinDenominator is the least value of a denominator, in its standard deviations, for which a quotient is given.
+const MinDenominator = 4

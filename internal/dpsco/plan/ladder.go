@@ -1,4 +1,4 @@
-package dpsco
+package plan
 
 import (
 	"math"
@@ -17,17 +17,17 @@ type Ladder struct {
 // ladderGrowth is the ratio of consecutive steps. The database computes the same times (sql/functions/jobs.sql).
 const ladderGrowth = 1.5
 
-// fixedTime is the time for reading and fitting that does not grow with the table, timePerValue the time to
+// FixedTime is the time for reading and fitting that does not grow with the table, timePerValue the time to
 // read one value.
 const (
-	fixedTime    = 8 * time.Millisecond
+	FixedTime    = 8 * time.Millisecond
 	timePerValue = 50 * time.Nanosecond
 )
 
-// secondsPerStatement is the time of a statement without that for its rows, and rowOfStatement the
+// SecondsPerStatement is the time of a statement without that for its rows, and rowOfStatement the
 // time for a row with the given number of columns, including their products. Both were measured on
 // Postgres 15 without just-in-time compilation and rounded upward.
-const secondsPerStatement = 0.05
+const SecondsPerStatement = 0.05
 
 func rowOfStatement(columns int) float64 {
 	d := float64(columns)
@@ -38,7 +38,7 @@ func rowOfStatement(columns int) float64 {
 // limit. The first step leaves twice the time that one core takes for ordinary data, so that twice
 // as many jobs as cores can run at a time without missing it.
 func NewLadder(p *Plan, limit time.Duration) Ladder {
-	l := Ladder{First: min(limit, fixedTime+2*p.Duration())}
+	l := Ladder{First: min(limit, FixedTime+2*p.Duration())}
 	for l.Step(l.Last+1) <= limit {
 		l.Last++
 	}
@@ -49,17 +49,17 @@ func NewLadder(p *Plan, limit time.Duration) Ladder {
 func (p *Plan) Duration() time.Duration {
 	const most = float64(math.MaxInt64 / 8)
 	if p.InDatabase {
-		rows := float64(p.shape.N) / float64(max(1, p.Nodes))
-		seconds := float64(p.Passes)*(secondsPerStatement+rows*rowOfStatement(p.shape.Columns()+2)) + float64(p.statements)*(secondsPerStatement+rows*rowOfStatement(1))
+		rows := float64(p.Shape.N) / float64(max(1, p.Nodes))
+		seconds := float64(p.Passes)*(SecondsPerStatement+rows*rowOfStatement(p.Shape.Columns()+2)) + float64(p.Statements)*(SecondsPerStatement+rows*rowOfStatement(1))
 		return time.Duration(min(most, (seconds+p.Seconds)*float64(time.Second)))
 	}
-	values := float64(p.shape.N) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1)
+	values := float64(p.Shape.N) * float64(max(1, p.maxRows)) * float64(p.Shape.Columns()+1)
 	return time.Duration(min(most, values*float64(timePerValue)+p.Seconds*float64(time.Second)))
 }
 
 // AddUnsampledRows adds the time for reading the given number of rows, or persons, that a sample leaves out.
 func (p *Plan) AddUnsampledRows(rows int64) {
-	p.Seconds += float64(rows) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1) * timePerValue.Seconds()
+	p.Seconds += float64(rows) * float64(max(1, p.maxRows)) * float64(p.Shape.Columns()+1) * timePerValue.Seconds()
 }
 
 // Step returns the time of step k.

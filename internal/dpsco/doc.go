@@ -6,15 +6,15 @@
 //
 // Files:
 //
-// Plans, from public facts:
+// Plans, from public facts, by package plan; package release has what they release:
 //
-//	dpsco, plan, result errors, plans, and their results
+//	doc                 this overview
 //	stage               fits whose cost follows from one noise multiplier
-//	request, options    options of a request and their defaults
+//	options             options of a request
 //	regression, problem a model with a loss; the same with a shape and a budget
 //	recipes, parts      the table of methods; the estimators and solvers that they are made of
 //	expect              forecasts of the error from noise
-//	ladder, seconds     when a release is published, and how long a fit takes
+//	seconds             how long a fit takes
 //
 // Data, whose rows package table holds:
 //
@@ -29,7 +29,7 @@
 //	whiten              second moments, and descents in coordinates in which they are the identity
 //	levels              coordinates in which the levels of a category are equally far from each other
 //
-// Histograms; package magnitude reads those of sizes:
+// Histograms, by package histogram; package magnitude reads those of lengths and residuals:
 //
 //	scales, standardise the scales of columns without one, and where their values lie
 //
@@ -44,7 +44,7 @@
 //	l1_staged, l1_staged_*  median regression in private stages: the plan, the shares of epsilon, and the fit
 //	l1_groups           the same by groups
 //	groups              fits by groups
-//	intervals           confidence intervals
+//	withhold            why a fit has no errors
 //
 // Scores:
 //
@@ -55,36 +55,3 @@
 //	describe, describe_*  descriptions of columns, and scales for them
 //	second_moments      released second moments, from which the database fits
 package dpsco
-
-import (
-	"errors"
-	"fmt"
-	"strings"
-
-	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/dpsco/table"
-	"dpsidecar/internal/mech"
-	"dpsidecar/internal/privacy"
-)
-
-// ErrParameter marks a public parameter that is never valid (SQLSTATE 22023); ErrInfeasible marks
-// parameters that are valid one by one but cannot work with this many rows and columns (SQLSTATE
-// DP005). ErrAlreadyRun is returned by a second Run of a plan: its event is charged once, and pays for one release.
-var (
-	ErrParameter  = catalogue.ErrRequest
-	ErrInfeasible = errors.New("not possible with these rows, columns, options and budget")
-	ErrAlreadyRun = errors.New("dpsco: plan already run")
-)
-
-// infeasible wraps a mechanism's error about public parameters in ErrInfeasible.
-func infeasible(err error) error {
-	return fmt.Errorf("%w: %s", ErrInfeasible, strings.TrimPrefix(err.Error(), mech.ErrParams.Error()+": "))
-}
-
-// Algorithm plans a fit from public facts alone: a shape, a budget, and the accountant that prices
-// releases for the account in question.
-//
-// Errors: wraps ErrParameter or ErrInfeasible; the text says which request would be possible.
-type Algorithm interface {
-	Plan(s table.Shape, b privacy.Budget, a privacy.Accountant) (*Plan, error)
-}
