@@ -14,7 +14,7 @@ FUZZ = ./internal/arrowio:FuzzDecoder ./internal/arrowio:FuzzCategories ./intern
 # Packages whose jobs and fits run on several goroutines, under the race detector: whole those that are quick; of those in
 # which the exact sampler and whole fits take ten minutes, the tests that split work. `make race` has all of them whole.
 RACE_CI  = ./internal/job ./internal/privacy ./internal/spill ./internal/dpsco/mean
-RACE     = ./internal/mech ./internal/mech/expmech ./internal/dpsco
+RACE     = ./internal/mech ./internal/mech/expmech ./internal/dpsco ./internal/dpsco/describe ./internal/dpsco/moments ./internal/dpsco/score
 RACE_RUN = OrderOrParts|Cores|PanicGroup|DrawStops|NotedOdds
 
 .PHONY: help demo demo-picture test race race-ci audit crash mutants build bench bench-once experiments lint postgres postgres-versions release-snapshot

@@ -27,7 +27,8 @@ const (
 
 // mayImport is the dependency direction: the packages of this module that each
 // package may import. cmd -> job -> { arrowio, ledger, dpsco }, arrowio -> dpsco/table, and inside
-// dpsco mean -> mech -> privacy, solve -> prox and { linalg, magnitude } -> numeric.
+// dpsco { dpsco, describe, score, moments } -> plan -> { release, table }, mean -> mech -> privacy,
+// solve -> prox and { linalg, magnitude } -> numeric.
 // Whoever adds a package says here where it stands.
 var mayImport = map[string][]string{
 	"cmd/dpsidecar":                {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql", "internal/spill"},
@@ -38,21 +39,25 @@ var mayImport = map[string][]string{
 	"internal/demo":                {"internal/dev", "internal/progress"},
 	"internal/dev":                 {"internal/install", "internal/job", "internal/localpg", "sql"},
 	"internal/dpsco":               {"internal/catalogue", "internal/simd", "internal/dpsco/internal/hook", "internal/dpsco/table", "internal/dpsco/linalg", "internal/dpsco/loss", "internal/dpsco/magnitude", "internal/dpsco/mean", "internal/dpsco/numeric", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve", "internal/sqlsum", "internal/dpsco/histogram", "internal/dpsco/plan", "internal/dpsco/release"},
+	"internal/dpsco/describe":      {"internal/dpsco/magnitude", "internal/dpsco/numeric", "internal/dpsco/plan", "internal/dpsco/release", "internal/dpsco/table", "internal/mech", "internal/privacy"},
 	"internal/dpsco/histogram":     {"internal/dpsco/magnitude", "internal/dpsco/numeric", "internal/dpsco/table", "internal/mech", "internal/sqlsum"},
 	"internal/dpsco/internal/hook": {},
 	"internal/dpsco/linalg":        {"internal/dpsco/numeric", "internal/dpsco/prox"},
 	"internal/dpsco/loss":          {},
 	"internal/dpsco/magnitude":     {"internal/dpsco/numeric", "internal/mech"},
 	"internal/dpsco/mean":          {"internal/mech", "internal/privacy"},
+	"internal/dpsco/moments":       {"internal/dpsco/numeric", "internal/dpsco/plan", "internal/dpsco/release", "internal/dpsco/table", "internal/mech", "internal/privacy"},
 	"internal/dpsco/numeric":       {},
 	"internal/dpsco/plan":          {"internal/catalogue", "internal/dpsco/release", "internal/dpsco/table", "internal/mech", "internal/privacy"},
+	"internal/dpsco/plan/plantest": {"internal/dpsco/plan", "internal/dpsco/release", "internal/dpsco/table", "internal/mech/mechtest", "internal/privacy"}, // for tests: nothing else imports it
 	"internal/dpsco/prox":          {},
 	"internal/dpsco/release":       {"internal/dpsco/numeric"},
+	"internal/dpsco/score":         {"internal/dpsco/histogram", "internal/dpsco/linalg", "internal/dpsco/magnitude", "internal/dpsco/numeric", "internal/dpsco/plan", "internal/dpsco/release", "internal/dpsco/table", "internal/mech", "internal/privacy"},
 	"internal/dpsco/solve":         {"internal/dpsco/prox"},
 	"internal/dpsco/table":         {"internal/dpsco/internal/hook", "internal/mech", "internal/simd", "internal/sqlsum"},
-	"internal/experiment":          {"internal/catalogue", "internal/dpsco", "internal/dpsco/table", "internal/mech", "internal/privacy", "internal/progress", "internal/dpsco/plan", "internal/dpsco/release"},
+	"internal/experiment":          {"internal/catalogue", "internal/dpsco", "internal/dpsco/table", "internal/mech", "internal/privacy", "internal/progress", "internal/dpsco/plan", "internal/dpsco/release", "internal/dpsco/describe", "internal/dpsco/score", "internal/dpsco/moments"},
 	"internal/install":             {"internal/version", "sql"},
-	"internal/job":                 {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/dpsco/table", "internal/mech", "internal/privacy", "internal/ledger", "sql", "internal/spill", "internal/sqlsum", "internal/dpsco/plan", "internal/dpsco/release"},
+	"internal/job":                 {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/dpsco/table", "internal/mech", "internal/privacy", "internal/ledger", "sql", "internal/spill", "internal/sqlsum", "internal/dpsco/plan", "internal/dpsco/release", "internal/dpsco/describe", "internal/dpsco/score", "internal/dpsco/moments"},
 	"internal/ledger":              {"internal/privacy"},
 	"internal/localpg":             {},
 	"internal/localpg/installed":   {"internal/localpg"},
@@ -77,10 +82,10 @@ var mayImport = map[string][]string{
 // that a test can repeat must not reach a mechanism.
 var mayUse = map[string][]string{
 	"math/rand": {},
-	"math/rand/v2": {"internal/mech/mechtest/mechtest.go",
+	"math/rand/v2": {"internal/mech/mechtest/mechtest.go", "internal/dpsco/plan/plantest/tables.go", "internal/dpsco/plan/plantest/records.go",
 		"internal/experiment/task.go", "internal/experiment/papers.go", "internal/experiment/score.go", "internal/experiment/synthetic.go", "internal/experiment/real.go", "internal/experiment/windows.go", // generated tables
 		"internal/experiment/compare.go", "internal/experiment/coverage.go", "internal/experiment/misfits.go", "internal/experiment/peers.go", "internal/experiment/tables.go"}, // and peers with noise in floating point
-	"testing": {"internal/mech/mechtest/mechtest.go", "internal/localpg/testing.go"},
+	"testing": {"internal/dpsco/plan/plantest/plantest.go", "internal/mech/mechtest/mechtest.go", "internal/localpg/testing.go"},
 }
 
 // source is a Go file of this module; its name is relative to the root.

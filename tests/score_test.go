@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/dpsco/release"
+	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -28,14 +28,14 @@ type metric struct {
 
 const askScore = `SELECT * FROM dp_score($1::text::uuid, $2)`
 
-func score(conn *pgx.Conn, sql string, args ...any) ([]metric, error) {
+func askedScore(conn *pgx.Conn, sql string, args ...any) ([]metric, error) {
 	rows, _ := conn.Query(context.Background(), sql, args...)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[metric])
 }
 
 func (w *world) mustScore(conn *pgx.Conn, sql string, args ...any) []metric {
 	w.Helper()
-	out, err := score(conn, sql, args...)
+	out, err := askedScore(conn, sql, args...)
 	if err != nil {
 		w.Fatalf("%v: %s", err, hint(err))
 	}
@@ -159,7 +159,7 @@ func TestScoresOnAPureAccount(t *testing.T) {
 	if cost := w.spent() - before; math.Abs(cost-40) > 1e-9 {
 		t.Errorf("it cost %g, not 40", cost)
 	}
-	_, err := score(w.analyst, `SELECT * FROM dp_score($1::text::uuid, 1, 1e-6)`, release)
+	_, err := askedScore(w.analyst, `SELECT * FROM dp_score($1::text::uuid, 1, 1e-6)`, release)
 	w.wantError(err, "22023", "delta must be 0")
 }
 
@@ -177,7 +177,7 @@ func TestAScoreThatIsRefusedSpendsNothing(t *testing.T) {
 	const nothing = "No privacy budget was spent"
 	refused := func(conn *pgx.Conn, code, says, sql string, args ...any) {
 		t.Helper()
-		_, err := score(conn, sql, args...)
+		_, err := askedScore(conn, sql, args...)
 		w.wantError(err, code, says)
 		w.wantError(err, code, nothing)
 	}
@@ -222,7 +222,7 @@ func TestScoresAreForWhoMaySeeTheRelease(t *testing.T) {
 	if n := one[int64](w, w.analyst, `SELECT count(*) FROM dp.scores WHERE release::text = $1`, release); n != 0 {
 		t.Errorf("who lost the grant sees %d metrics", n)
 	}
-	_, err := score(w.analyst, askScore, release, 0.5)
+	_, err := askedScore(w.analyst, askScore, release, 0.5)
 	w.wantError(err, "22023", "you may score")
 }
 
@@ -350,7 +350,7 @@ func TestTheRowsThatAScoreNeeds(t *testing.T) {
 	w, mean := newWorld(t, 1, 0), map[string]float64{"poisson": math.Log(4)}
 	for model, delta := range map[string]float64{"linear": 1e-6, "logistic": 1e-6, "poisson": 1e-6, "l1": 0} {
 		need := rowsOf[struct{ Values, Intervals float64 }](w, w.super, `SELECT * FROM dp_int.least_scored($1, 1, $2)`, model, delta)[0]
-		a := dpsco.Score{Coefficients: []float64{mean[model]}, Labels: model == "logistic", Counts: model == "poisson", Positive: 1}
+		a := score.Metrics{Coefficients: []float64{mean[model]}, Labels: model == "logistic", Counts: model == "poisson", Positive: 1}
 		var accountant privacy.Accountant = privacy.PureSum{}
 		if delta > 0 {
 			accountant = privacy.Concentrated{}

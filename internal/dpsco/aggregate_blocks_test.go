@@ -10,6 +10,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
@@ -54,7 +55,7 @@ func witness(t *testing.T, x table.Data, seed uint64) (map[string]*fitOfBlock, *
 		t.Fatal(err)
 	}
 	src, tape := mechtest.NewTape(t, seed, nil)
-	if _, err := coefficients(p.Run(t.Context(), cloned(x), src)); err != nil {
+	if _, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src)); err != nil {
 		t.Fatal(err)
 	}
 	return w.blocks, tape
@@ -109,7 +110,7 @@ func TestBlocksOfSampleAndAggregateAreDrawn(t *testing.T) {
 func TestANeighbourChangesOneBlocksFit(t *testing.T) {
 	x := numbered(65) // blocks of 9 and 10
 	for row := range x.N {
-		neighbour := cloned(x)
+		neighbour := plantest.Clone(x)
 		neighbour.X[0][row] += 1
 		blocks, tape := witness(t, x, uint64(row))
 		others, otherTape := witness(t, neighbour, uint64(row))
@@ -150,9 +151,9 @@ func TestOneRowCannotHoldUpTheFitOfItsBlock(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		x := table.Data{Shape: table.Shape{N: 80, D: 4, Intercept: true}, X: table.NewColumns(3, 80), Y: make([]float64, 80)}
 		for i := range x.N {
-			setRow(x, i, func(int) float64 { return r.NormFloat64() })
+			plantest.SetRow(x, i, func(int) float64 { return r.NormFloat64() })
 		}
-		setRow(x, 0, func(int) float64 { return far * r.NormFloat64() })
+		plantest.SetRow(x, 0, func(int) float64 { return far * r.NormFloat64() })
 		calls := 0
 		exact(loss.Squared{}, prox.ExceptFirst{Operator: countedL1{prox.L1{Lambda: 0.05}, &calls}}, x)
 		if calls == 0 || calls > exactSteps*exactProxSteps {

@@ -10,6 +10,7 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
@@ -26,7 +27,7 @@ func awkwardPoints(r *rand.Rand, m, d int) [][]float64 {
 		for j := range points[i] {
 			points[i][j] = scale * r.NormFloat64()
 			if r.IntN(4) == 0 {
-				points[i][j] = hostile(r)
+				points[i][j] = plantest.Hostile(r)
 			}
 		}
 	}
@@ -190,8 +191,8 @@ func TestRangeMeanMutantsAreRefuted(t *testing.T) {
 		var found error
 		r := rand.New(rand.NewPCG(3, 3))
 		for range 60 {
-			x, y := neighbours(r, s, false)
-			if _, err := replay(t, plan, x, y); err != nil {
+			x, y := plantest.Neighbours(r, s, false)
+			if _, err := plantest.Replay(t, plan, x, y); err != nil {
 				found = err
 			}
 		}
@@ -259,7 +260,7 @@ func TestRangeMeanIsCloseFromTenThousandRows(t *testing.T) {
 		if p.Arithmetic != "" {
 			t.Errorf("marked %q, but its sums are integers", p.Arithmetic)
 		}
-		w, err := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, seed)))
+		w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed)))
 		if err != nil {
 			t.Fatal(err)
 		}

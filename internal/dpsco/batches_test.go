@@ -5,6 +5,7 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
@@ -52,7 +53,7 @@ func TestEveryCallSamplesAfresh(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.run(t.Context(), cloned(x), mechtest.Source(t, 1)); err != nil {
+		if _, err := g.run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if len(batches) != 30 {

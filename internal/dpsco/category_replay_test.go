@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
@@ -19,17 +20,17 @@ func someLevels(r *rand.Rand, n int, labels bool) (a, b table.Data) {
 	a = table.Data{Shape: s, X: table.NewColumns(4, n), Y: make([]float64, n)}
 	common := r.IntN(5)
 	for i := range n {
-		a.X[0][i], a.Y[i] = r.NormFloat64(), hostile(r)
+		a.X[0][i], a.Y[i] = r.NormFloat64(), plantest.Hostile(r)
 		if labels || r.IntN(2) > 0 {
 			a.Y[i] = float64(r.IntN(2))
 		}
 		setLevel(a, i, []int{r.IntN(5), common}[r.IntN(2)])
 	}
-	b = cloned(a)
+	b = plantest.Clone(a)
 	i := r.IntN(n)
 	setLevel(b, i, r.IntN(5))
 	if r.IntN(3) == 0 {
-		setRow(b, i, func(int) float64 { return hostile(r) })
+		plantest.SetRow(b, i, func(int) float64 { return plantest.Hostile(r) })
 	}
 	return a, b
 }
@@ -65,13 +66,13 @@ func TestReplaysOfCategories(t *testing.T) {
 	largest := map[string]float64{}
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, a := range requests {
-		budget, accountant := generous, privacy.Accountant(privacy.Concentrated{})
+		budget, accountant := plantest.Generous, privacy.Accountant(privacy.Concentrated{})
 		if name == "staged" {
 			budget, accountant = privacy.Budget{Epsilon: 20}, privacy.PureSum{}
 		}
 		for range 30 {
 			x, y := someLevels(r, 23, strings.HasPrefix(name, "logistic"))
-			shares, err := replay(t, func() *plan.Plan {
+			shares, err := plantest.Replay(t, func() *plan.Plan {
 				p, err := a.Plan(x.Shape, budget, accountant)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)

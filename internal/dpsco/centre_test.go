@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
@@ -21,14 +22,14 @@ func TestReplaysOfCentredDescents(t *testing.T) {
 		for k := range 12 {
 			r, s := rand.New(rand.NewPCG(6, uint64(k))), table.Shape{N: 23, D: minCentred + k%2, Intercept: true}
 			scaled := Scaled{Algorithm: Regression{Loss: l, Whitening: catalogue.WhiteningOff, Steps: 6, Radius: 2}, X: table.Repeat(0.5, s.Columns()), Y: 3}
-			x, y := neighbours(r, s, false)
+			x, y := plantest.Neighbours(r, s, false)
 			if k%3 == 0 {
-				scaled.MaxRows = maxFellows
-				x, y = recordNeighbours(r, s, false)
+				scaled.MaxRows = plantest.MaxFellows
+				x, y = plantest.RecordNeighbours(r, s, false)
 			}
 			name := fmt.Sprintf("%T, pair %d", l, k)
-			shares, err := replay(t, func() *plan.Plan {
-				p, err := scaled.Plan(s, generous, privacy.Concentrated{})
+			shares, err := plantest.Replay(t, func() *plan.Plan {
+				p, err := scaled.Plan(s, plantest.Generous, privacy.Concentrated{})
 				if err != nil || p.ChosenMethod != "centred descent" {
 					t.Fatalf("%s: %+v, %v", name, p, err)
 				}
@@ -62,7 +63,7 @@ func TestCentredPushdownGivesTheSame(t *testing.T) {
 			}
 			a := askedFor(t, model, "plain auto", k%2 == 0, &x)
 			a.X, a.CentreX, a.Y = []float64{2, 0.3, 1}, []float64{0.1, -3, 0}, 3
-			here := taped(t, a, cloned(x), nil)
+			here := taped(t, a, plantest.Clone(x), nil)
 			there := taped(t, a, pushedDown(x), here)
 			releases := map[bool]int{true: 6, false: 7}[a.Algorithm.(Regression).MaxWeight > 0]
 			if len(here.Releases) != len(there.Releases) || len(here.Releases) != releases {

@@ -15,6 +15,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
@@ -35,16 +36,6 @@ func normalTable(seed uint64, n int, noise float64, w ...float64) table.Data {
 		}
 	}
 	return x
-}
-
-func cloned(x table.Data) table.Data {
-	c := x
-	c.Y, c.X, c.Group = slices.Clone(x.Y), nil, slices.Clone(x.Group)
-	c.SetAuxiliary(x, func(_, column []float64) []float64 { return slices.Clone(column) })
-	for _, column := range x.X {
-		c.X = append(c.X, slices.Clone(column))
-	}
-	return c
 }
 
 // What is charged is what algorithms.md says, to the digit.
@@ -151,9 +142,9 @@ func TestCoresChangeNoBit(t *testing.T) {
 			return p
 		}
 		x := normalTable(1, 9000, 1, 2, -1)
-		many, _ := coefficients(plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
+		many, _ := coefficients(plan().Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
 		cores := runtime.GOMAXPROCS(1)
-		one, _ := coefficients(plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
+		one, _ := coefficients(plan().Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
 		runtime.GOMAXPROCS(cores)
 		if !slices.Equal(one, many) {
 			t.Errorf("%s: %v on one core, %v on %d", name, one, many, cores)
@@ -212,7 +203,7 @@ func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 		}
 	}
 	clean.Intercept, clean.D = false, 2
-	spoilt := cloned(clean)
+	spoilt := plantest.Clone(clean)
 	for i := range 40 {
 		spoilt.X[i%2][i*10] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308}[i%4]
 		if i%4 == 3 {
@@ -231,7 +222,7 @@ func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			w, _ := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 3)))
+			w, _ := coefficients(p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 3)))
 			return w
 		}
 		if got, want := run(spoilt), run(clean); !slices.Equal(got, want) {
@@ -254,7 +245,7 @@ func TestLabelsArePublic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := cloned(x)
+		c := plantest.Clone(x)
 		copy(c.Y, y)
 		w, _ := coefficients(p.Run(t.Context(), c, mechtest.Source(t, 1)))
 		return w
@@ -362,7 +353,7 @@ func TestADescentEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w, err := coefficients(p.Run(ctx, cloned(x), mechtest.Source(t, 1))); !errors.Is(err, context.Canceled) || w != nil {
+		if w, err := coefficients(p.Run(ctx, plantest.Clone(x), mechtest.Source(t, 1))); !errors.Is(err, context.Canceled) || w != nil {
 			t.Errorf("%s: %v, %v", name, w, err)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package dpsco computes differentially private statistics of a table: regressions, by several methods, the
-// accuracy of their predictions, descriptions of columns, and second moments. Each is planned from public
-// facts, priced, charged to the ledger, and only then run, once.
+// Package dpsco computes differentially private regressions by several methods. Beside it packages score, describe and
+// moments compute the accuracy of their predictions, descriptions of columns, and second moments. Each is planned from
+// public facts, priced, charged to the ledger, and only then run, once.
 //
 // Its name is that of the first method, stochastic convex optimisation under differential privacy (DP-SCO).
 //
@@ -45,13 +45,4 @@
 //	l1_groups           the same by groups
 //	groups              fits by groups
 //	withhold            why a fit has no errors
-//
-// Scores:
-//
-//	score, score_*      accuracy of a release's predictions
-//
-// Descriptions:
-//
-//	describe, describe_*  descriptions of columns, and scales for them
-//	second_moments      released second moments, from which the database fits
 package dpsco

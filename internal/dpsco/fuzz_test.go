@@ -9,6 +9,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -80,7 +81,7 @@ func FuzzOptions(f *testing.F) {
 		if p.Method == catalogue.MethodExponential || p.Parameters["steps"] != nil && p.Parameters["steps"].(float64) > 50 {
 			return // these take their time
 		}
-		x, _ := neighbours(rand.New(rand.NewPCG(seed, 1)), s, catalogue.Classifies(model))
+		x, _ := plantest.Neighbours(rand.New(rand.NewPCG(seed, 1)), s, catalogue.Classifies(model))
 		w, err := coefficients(p.Run(t.Context(), x, mechtest.Source(t, seed)))
 		if size := floats.Norm(w, 2); err != nil || math.IsNaN(size) || math.IsInf(size, 0) {
 			t.Errorf("%s: %v, %v", text, w, err)

@@ -13,7 +13,9 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/release"
+	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -21,23 +23,6 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat/distuv"
 )
-
-// inGroups gives the rows of two neighbours groups, which the row that differs may change.
-// Some rows are in none, or in what is no group.
-func inGroups(r *rand.Rand, a, b table.Data, levels int) (table.Data, table.Data) {
-	a.GroupCount, b.GroupCount = levels, levels
-	a.Group = make([]float64, a.N)
-	for i := range a.Group {
-		a.Group[i] = []float64{0, float64(r.IntN(levels)), math.NaN(), -1, float64(levels), math.Inf(1)}[min(r.IntN(12), 11)/2]
-	}
-	b.Group = slices.Clone(a.Group)
-	for i := range a.Group {
-		if !sameValues(a, i, b, i) {
-			b.Group[i] = float64(r.IntN(levels))
-		}
-	}
-	return a, b
-}
 
 func groupedFits() map[string]fit {
 	return map[string]fit{
@@ -60,12 +45,12 @@ func TestFitsByGroupsReplay(t *testing.T) {
 		largest := 0.0
 		for k := range 150 {
 			s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
-			x, y := neighbours(r, s, strings.Contains(name, "labels"))
-			if x, y = inGroups(r, x, y, 1+k%4); strings.Contains(name, "counts") {
-				asCounts(r, &x, &y)
+			x, y := plantest.Neighbours(r, s, strings.Contains(name, "labels"))
+			if x, y = plantest.InGroups(r, x, y, 1+k%4); strings.Contains(name, "counts") {
+				plantest.AsCounts(r, &x, &y)
 			}
 			z := []float64{0.01, 0.05, 0.3, 3}[k/3%4]
-			shares, err := replay(t, func() *plan.Plan { return planOf(t, a, x.Shape, z) }, x, y)
+			shares, err := plantest.Replay(t, func() *plan.Plan { return planOf(t, a, x.Shape, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -159,7 +144,7 @@ func TestGroupsAreFittedTogetherOrApart(t *testing.T) {
 		const draws = 4
 		for seed := range uint64(draws) {
 			x, truth := groupedLaw(40_000, 5, 16, c.spread, seed)
-			all := cloned(x)
+			all := plantest.Clone(x)
 			all.GroupCount, all.Group = 0, nil
 			common := resultOf(t, Regression{Loss: loss.Squared{}}, all, c.eps, seed)
 			own := resultOf(t, Regression{Loss: loss.Squared{}, Pool: catalogue.PoolNone}, x, c.eps, seed)
@@ -182,7 +167,7 @@ func TestMediansByGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+		r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +178,7 @@ func TestMediansByGroups(t *testing.T) {
 		const draws = 4
 		for seed := range uint64(draws) {
 			x, truth := groupedLaw(40_000, 5, 16, c.spread, seed)
-			all := cloned(x)
+			all := plantest.Clone(x)
 			all.GroupCount, all.Group = 0, nil
 			common, own, both := run(L1{}, all, c.eps, seed), run(L1{Pool: catalogue.PoolNone}, x, c.eps, seed), run(L1{}, x, c.eps, seed)
 			one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
@@ -223,7 +208,7 @@ func TestMediansOfGroupsFarApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fit, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 3))
+		fit, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 3))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +248,7 @@ func TestQuantilesOfGroupsThatSpreadDifferently(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fit, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 3))
+		fit, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 3))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +276,7 @@ func TestMediansOfEmptyGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+		r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +344,7 @@ func TestNewtonFitsGroupsTogetherOrApart(t *testing.T) {
 				} else if name == "poisson" {
 					groupCounts(&x, truth, seed)
 				}
-				all, none := cloned(x), base
+				all, none := plantest.Clone(x), base
 				all.GroupCount, all.Group, none.Pool = 0, nil, catalogue.PoolNone
 				common, own, both := resultOf(t, base, all, c.eps, seed), resultOf(t, none, x, c.eps, seed), resultOf(t, base, x, c.eps, seed)
 				one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
@@ -393,7 +378,7 @@ func TestGroupsOfFewRowsStayNear(t *testing.T) {
 	const draws = 4
 	for seed := range uint64(draws) {
 		x, truth := groupedLaw(10_000, 5, 40, .1, seed)
-		all := cloned(x)
+		all := plantest.Clone(x)
 		all.GroupCount, all.Group = 0, nil
 		common, both := resultOf(t, Regression{Loss: loss.Squared{}}, all, .3, seed), resultOf(t, Regression{Loss: loss.Squared{}}, x, .3, seed)
 		one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
@@ -411,7 +396,7 @@ func TestGroupsOfFewRowsStayNear(t *testing.T) {
 // A coefficient that a penalty has made 0 in a group stays 0 where groups borrow from each other.
 func TestPooledGroupsKeepTheZerosOfAPenalty(t *testing.T) {
 	x, truth := groupedLaw(20_000, 5, 4, .2, 1)
-	y := cloned(x)
+	y := plantest.Clone(x)
 	groupLabels(y, truth, 1)
 	for name, c := range map[string]struct {
 		Regression
@@ -574,18 +559,18 @@ func TestOptionsOfGroups(t *testing.T) {
 // nothing.
 func TestScoresOfGroups(t *testing.T) {
 	x, truth := groupedLaw(20_000, 3, 4, 1, 5)
-	y := cloned(x)
+	y := plantest.Clone(x)
 	for i := range x.N / 10 { // their targets are far from what any group predicts
 		y.Group[i], y.Y[i] = math.NaN(), 1e6
 	}
-	z := cloned(x)
+	z := plantest.Clone(x)
 	z.Offset = make([]float64, x.N)
 	for i := range z.Offset {
 		z.Offset[i] = float64(i % 7)
 		z.Y[i] += z.Offset[i]
 	}
 	for name, data := range map[string]table.Data{"all in groups": x, "some in none": y, "with offsets": z} {
-		plan, err := Score{Coefficients: slices.Concat(truth...), Scale: 1}.Plan(data.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-6}, privacy.Concentrated{})
+		plan, err := score.Metrics{Coefficients: slices.Concat(truth...), Scale: 1}.Plan(data.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -119,7 +120,7 @@ func excesses(t *testing.T, a Regression, x table.Data, l leastSquares, eps floa
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := coefficients(p.Run(t.Context(), cloned(x), src))
+		w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src))
 		if err != nil {
 			t.Fatal(err)
 		}

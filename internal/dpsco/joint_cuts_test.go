@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 )
@@ -85,7 +86,7 @@ func TestJointStepsKeepTheirContracts(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 10))
 	for range 500 {
 		s := table.Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
-		x, _ := neighbours(r, s, false)
+		x, _ := plantest.Neighbours(r, s, false)
 		rows, c := newRowBlock(s.D), randomCuts(r)
 		p := make([][]float64, s.D)
 		for j := range p {

@@ -13,6 +13,7 @@ import (
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
@@ -28,7 +29,7 @@ func resultOf(t *testing.T, a plan.Algorithm, x table.Data, eps float64, seed ui
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+	r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +294,7 @@ func TestErrorsAreScaledBack(t *testing.T) {
 	x := drawLaw("gauss", 30_000, 3, 1)
 	a := Regression{Loss: loss.Squared{}, Radius: catalogue.WhitenedRadius} // given, so that columns stay where they are
 	plain := resultOf(t, a, x, 1, 1)
-	large := cloned(x)
+	large := plantest.Clone(x)
 	floats.Scale(8, large.X[0])
 	floats.Scale(0.5, large.X[1])
 	floats.Scale(4, large.Y)

@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
@@ -72,12 +73,12 @@ func testReplays[F fit](t *testing.T, fits map[string]F, labels func(F) bool) {
 		r := rand.New(rand.NewPCG(3, uint64(len(name))))
 		for k := range 120 {
 			s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
-			x, y := neighbours(r, s, labels(a))
+			x, y := plantest.Neighbours(r, s, labels(a))
 			if n, newton := any(a).(Newton); newton && n.Curve.counted() != nil {
-				asCounts(r, &x, &y)
+				plantest.AsCounts(r, &x, &y)
 			}
 			z := []float64{0.01, 0.3, 3}[k%3]
-			shares, err := replay(t, func() *plan.Plan { return planOf(t, a, s, z) }, x, y)
+			shares, err := plantest.Replay(t, func() *plan.Plan { return planOf(t, a, s, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -137,8 +138,8 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 		r := rand.New(rand.NewPCG(2, 2))
 		for range 60 {
 			s := table.Shape{N: 23, D: 2}
-			x, y := neighbours(r, s, false)
-			_, err := replay(t, func() *plan.Plan {
+			x, y := plantest.Neighbours(r, s, false)
+			_, err := plantest.Replay(t, func() *plan.Plan {
 				releases, err := a.releases(s, z)
 				if err != nil {
 					t.Fatal(err)
@@ -177,8 +178,8 @@ func TestARowTwiceInJointMomentsIsSeen(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	caught := 0
 	for range 40 {
-		x, y := neighbours(r, s, false)
-		if _, err := replay(t, func() *plan.Plan { return planOf(t, a, double, 0.3) }, twice(x), twice(y)); err != nil {
+		x, y := plantest.Neighbours(r, s, false)
+		if _, err := plantest.Replay(t, func() *plan.Plan { return planOf(t, a, double, 0.3) }, twice(x), twice(y)); err != nil {
 			caught++
 		}
 	}
@@ -189,7 +190,7 @@ func TestARowTwiceInJointMomentsIsSeen(t *testing.T) {
 
 // twice is every row of x two times.
 func twice(x table.Data) table.Data {
-	c := cloned(x)
+	c := plantest.Clone(x)
 	c.N *= 2
 	c.Y = append(c.Y, x.Y...)
 	for j := range c.X {
@@ -204,7 +205,7 @@ func TestJointRowsKeepTheirContracts(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for range 3000 {
 		s := table.Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
-		x, _ := neighbours(r, s, false)
+		x, _ := plantest.Neighbours(r, s, false)
 		rows := newRowBlock(s.D)
 		p := make([][]float64, s.D)
 		for j := range p {
@@ -285,7 +286,7 @@ func TestJointMomentsDoNotDependOnCoresOrOrder(t *testing.T) {
 	x.X[0][17], x.Y[40], x.X[1][5000] = math.NaN(), math.Inf(1), 1e300
 	for name, a := range jointFits() {
 		run := func(x table.Data) []float64 {
-			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
+			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -310,7 +311,7 @@ func TestJointMomentsDoNotDependOnCoresOrOrder(t *testing.T) {
 func TestRowsWithoutNumbersAreOneRowToJointMoments(t *testing.T) {
 	x := normalTable(1, 4000, 0.1, 2, -1)
 	run := func(bad func(k int, x table.Data)) []float64 {
-		c := cloned(x)
+		c := plantest.Clone(x)
 		for k := range 400 {
 			bad(k, c)
 		}
@@ -346,7 +347,7 @@ func TestRoundingOfJointMoments(t *testing.T) {
 	for n, near := range map[int]float64{2000: 1e-4, 200_000: 1e-5} {
 		x := normalTable(2, n, 1, 2, -1, 0.001)
 		exact := exactLeastSquares(x)
-		w, err := coefficients(planOf(t, JointMoments{Bound: 3, Scale: 1, Intervals: true}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
+		w, err := coefficients(planOf(t, JointMoments{Bound: 3, Scale: 1, Intervals: true}, x.Shape, 0x1p-10).Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,7 +390,7 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 	for j := range x.X[1] {
 		x.X[1][j] *= 3
 	}
-	ones := cloned(x)
+	ones := plantest.Clone(x)
 	ones.X, ones.Intercept = append([][]float64{slices.Repeat([]float64{1}, x.N)}, ones.X...), false
 	ball := prox.L2Ball{Radius: 100}
 	for name, psi := range map[string]prox.Operator{
@@ -400,11 +401,11 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 		"an l1 that leaves nothing": prox.ExceptFirst{Operator: prox.L1{Lambda: 10}},
 		"no penalty":                prox.Zero{},
 	} {
-		want := exact(loss.Squared{}, psi, cloned(x))
+		want := exact(loss.Squared{}, psi, plantest.Clone(x))
 		for layout, table := range map[string]table.Data{"intercept": x, "a column of ones": ones} {
 			for _, low := range []bool{false, true} {
 				a := JointMoments{Bound: 3.4, Scale: 1, LowInformation: low, Psi: prox.Sum{A: psi, B: ball}}
-				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), cloned(table), mechtest.Source(t, 1)))
+				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), plantest.Clone(table), mechtest.Source(t, 1)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -418,8 +419,8 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 		}
 	}
 	small := prox.L2Ball{Radius: 0.7}
-	want := exact(loss.Squared{}, small, cloned(x))
-	w, err := coefficients(planOf(t, JointMoments{Bound: 3.4, Scale: 1, Psi: small}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
+	want := exact(loss.Squared{}, small, plantest.Clone(x))
+	w, err := coefficients(planOf(t, JointMoments{Bound: 3.4, Scale: 1, Psi: small}, x.Shape, 0x1p-10).Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -42,7 +43,7 @@ func TestReleasesTellTheirNoise(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := p.Run(t.Context(), cloned(x), src)
+			r, err := p.Run(t.Context(), plantest.Clone(x), src)
 			if err != nil {
 				t.Fatal(err)
 			}

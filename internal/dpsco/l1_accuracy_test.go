@@ -16,6 +16,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -92,7 +93,7 @@ func TestL1OfManyCoefficientsDoesNotFollowItsNoise(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := coefficients(p.Run(context.Background(), cloned(x), src))
+			w, err := coefficients(p.Run(context.Background(), plantest.Clone(x), src))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -28,7 +29,7 @@ func l1Tables(shapes ...table.Shape) (tables []table.Data) {
 	for _, s := range shapes {
 		x := table.Data{Shape: s, X: table.NewColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 		for i := range s.N {
-			setRow(x, i, func(int) float64 { return r.NormFloat64() })
+			plantest.SetRow(x, i, func(int) float64 { return r.NormFloat64() })
 		}
 		tables = append(tables, x)
 	}
@@ -51,7 +52,7 @@ func released(t *testing.T, a L1, x table.Data, epsilon float64, draws int, src 
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := coefficients(p.Run(t.Context(), cloned(x), src))
+		w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -70,7 +71,7 @@ func excess(t testing.TB, a L1, x table.Data, least, epsilon float64, draws int,
 	}
 	a = a.withPublicFacts(facts).(L1)
 	for range draws {
-		copied := cloned(x)
+		copied := plantest.Clone(x)
 		for _, column := range copied.X {
 			floats.Scale(wrongFeatures, column)
 		}

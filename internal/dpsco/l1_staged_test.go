@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -166,8 +167,8 @@ func TestReplaysOfStaged(t *testing.T) {
 			}
 			return p
 		}
-		x, y := neighbours(r, s, false)
-		shares, err := replay(t, plan, x, y)
+		x, y := plantest.Neighbours(r, s, false)
+		shares, err := plantest.Replay(t, plan, x, y)
 		if err != nil {
 			t.Fatalf("pair %d, %+v: %v", k, s, err)
 		}
@@ -202,7 +203,7 @@ func placedMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *plan.Pla
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Method = mayReleaseLess
+	p.Method = plantest.MayReleaseLess
 	return p
 }
 
@@ -210,7 +211,7 @@ func placedMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *plan.Pla
 func TestReplaysOfPlacedMedians(t *testing.T) {
 	moved := replayMedians(t, 5, func(a L1, s table.Shape, epsilon float64) *plan.Plan { return placedMedians(t, a, s, epsilon) }, func(*rand.Rand, table.Data, table.Data) {}, func(a L1, epsilon float64, x table.Data) bool {
 		a.numericColumns, a.target = Scaled{X: table.Repeat(1, x.FeatureColumns()), Y: 1}.numericColumns()
-		return newStaged(a.withDefaults(x.Shape, epsilon), x.Shape, epsilon).place(cloned(x).FirstRows(), mechtest.Source(t, 1)) != nil
+		return newStaged(a.withDefaults(x.Shape, epsilon), x.Shape, epsilon).place(plantest.Clone(x).FirstRows(), mechtest.Source(t, 1)) != nil
 	})
 	if moved < 40 {
 		t.Errorf("columns were moved in %d of 240 pairs", moved)
@@ -229,18 +230,18 @@ func replayMedians(t *testing.T, seed uint64, planned func(a L1, s table.Shape, 
 		if k%5 == 0 {
 			a.Tau = .8
 		}
-		x, y := []func(*rand.Rand, table.Shape, bool) (table.Data, table.Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4](r, s, false)
+		x, y := []func(*rand.Rand, table.Shape, bool) (table.Data, table.Data){nearNeighbours, plantest.Neighbours, nearNeighbours, nearRecords}[k%4](r, s, false)
 		change(r, x, y)
 		switch records := x.First != nil; {
 		case k%3 == 0 && records:
-			x, y = recordsInGroups(r, x, y, 1+k/4%4)
+			x, y = plantest.RecordsInGroups(r, x, y, 1+k/4%4)
 		case k%3 == 0:
-			x, y = inGroups(r, x, y, 1+k/4%4)
+			x, y = plantest.InGroups(r, x, y, 1+k/4%4)
 		case k%3 == 1:
 			a.Weight, a.MaxWeight = "w", 2
 			x.Weight, y.Weight = table.Repeat(.5, len(x.Y)), table.Repeat(.5, len(y.Y))
 		}
-		shares, err := replay(t, func() *plan.Plan { return planned(a, x.Shape, epsilon) }, x, y)
+		shares, err := plantest.Replay(t, func() *plan.Plan { return planned(a, x.Shape, epsilon) }, x, y)
 		if err != nil {
 			t.Fatalf("pair %d, %+v: %v", k, x.Shape, err)
 		}
@@ -340,13 +341,13 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 		}
 		var x, y table.Data
 		if k%4 == 0 {
-			x, y = recordNeighbours(r, s, false)
-			x, y = recordsInGroups(r, x, y, 1+k/4%4)
+			x, y = plantest.RecordNeighbours(r, s, false)
+			x, y = plantest.RecordsInGroups(r, x, y, 1+k/4%4)
 		} else {
-			x, y = neighbours(r, s, false)
-			x, y = inGroups(r, x, y, 1+k/4%4)
+			x, y = plantest.Neighbours(r, s, false)
+			x, y = plantest.InGroups(r, x, y, 1+k/4%4)
 		}
-		shares, err := replay(t, func() *plan.Plan {
+		shares, err := plantest.Replay(t, func() *plan.Plan {
 			p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 			if err != nil {
 				t.Fatal(err)
@@ -436,8 +437,8 @@ func TestReplaysOfStagedRefuteMutants(t *testing.T) {
 			epsilon = 60 // too little to look for the length of long rows, from which clip and quantile would follow
 		}
 		for range 40 {
-			a, b := neighbours(r, s, false)
-			if _, err := replay(t, func() *plan.Plan { return breakStaged(how, s, epsilon) }, a, b); err != nil {
+			a, b := plantest.Neighbours(r, s, false)
+			if _, err := plantest.Replay(t, func() *plan.Plan { return breakStaged(how, s, epsilon) }, a, b); err != nil {
 				found = err
 			}
 		}
@@ -455,7 +456,7 @@ func TestStagedSurvivesAwkwardTables(t *testing.T) {
 			x := table.Data{Shape: table.Shape{N: n, D: 4, Intercept: true}, X: table.NewColumns(3, n), Y: make([]float64, n)}
 			for i := range n {
 				sign := float64(1 - 2*(i%2))
-				setRow(x, i, func(j int) float64 { return v * []float64{sign, 1, 1, sign}[j+1] })
+				plantest.SetRow(x, i, func(j int) float64 { return v * []float64{sign, 1, 1, sign}[j+1] })
 			}
 			p, err := L1{Method: catalogue.MethodStaged}.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -42,7 +43,7 @@ func quantileFit(t *testing.T, a L1, x table.Data, epsilon float64, src *mech.So
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := coefficients(p.Run(t.Context(), cloned(x), src))
+	w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src))
 	if err != nil {
 		t.Fatal(err)
 	}

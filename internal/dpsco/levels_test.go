@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -89,7 +90,7 @@ func TestFitsSeeTheFirstLevel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fit, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+			fit, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
 			if err != nil {
 				t.Fatal(err)
 			}

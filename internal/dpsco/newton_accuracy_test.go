@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -121,7 +122,7 @@ func excessLosses(t *testing.T, a Regression, x table.Data, least, eps float64, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := coefficients(p.Run(t.Context(), cloned(x), src))
+		w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src))
 		if err != nil {
 			t.Fatal(err)
 		}

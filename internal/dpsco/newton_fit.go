@@ -250,7 +250,7 @@ func (f *newtonFit) advance(scores, lengths *magnitude.Histogram) {
 	f.oneSided = f.shape.Intercept && math.Abs(f.g.AtVec(0)/f.p.At(0, 0)) > mostOneSided*f.Curve.size()
 	f.whiten()
 	w, _ := f.stretch(f.toLevel(f.next(f.Curve.longest())))
-	f.moved = floats.Norm(linalg.SolveTriangular(f.a, minus(w, 1, f.w)), 2) / math.Sqrt(f.mean)
+	f.moved = floats.Norm(linalg.SolveTriangular(f.a, linalg.Minus(w, 1, f.w)), 2) / math.Sqrt(f.mean)
 	f.w = w
 	gram := f.secondMoments()
 	both := mat.NewSymDense(f.shape.D, nil)

@@ -108,3 +108,10 @@ func TestHuberFitsFollowLongRowsThatTheModelMisses(t *testing.T) {
 		t.Errorf("expected at most .004%%")
 	}
 }
+
+func indicatorOf(v bool) float64 {
+	if v {
+		return 1
+	}
+	return 0
+}

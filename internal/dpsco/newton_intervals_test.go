@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -447,7 +448,7 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 
 // farFromScale has separable labels and a feature a thousandth of its scale.
 func farFromScale(x table.Data) table.Data {
-	c := cloned(x)
+	c := plantest.Clone(x)
 	for i, v := range c.X[0] {
 		c.Y[i] = 0
 		if v > 0 {
@@ -492,7 +493,7 @@ func TestShellsAreTheScore(t *testing.T) {
 	r, fullest := rand.New(rand.NewPCG(8, 8)), 0.0
 	for k := range 6000 {
 		labels := k%2 == 0
-		x, _ := neighbours(r, table.Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, labels)
+		x, _ := plantest.Neighbours(r, table.Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, labels)
 		var c curve = huberCurve{delta: math.Exp(r.NormFloat64()), cut: 1}
 		if labels {
 			c, x.Y[0] = logisticCurve{}, float64(r.IntN(2))

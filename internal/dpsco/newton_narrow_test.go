@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 
@@ -166,18 +167,18 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 		a := Newton{Curve: huberCurve{delta: []float64{1, 0.01}[k%2], cut: 4}, Bound: 2, Intervals: k%2 == 0}
 		x := table.Data{Shape: s, X: table.NewColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 		for i := range s.N {
-			setRow(x, i, func(j int) float64 { return r.NormFloat64() })
+			plantest.SetRow(x, i, func(j int) float64 { return r.NormFloat64() })
 			x.Y[i] = 1000 * (float64(k%5) + r.NormFloat64())
 		}
-		y, changed := cloned(x), r.IntN(s.N)
+		y, changed := plantest.Clone(x), r.IntN(s.N)
 		for _, table := range []table.Data{x, y} {
-			setRow(table, changed, func(int) float64 { return hostile(r) })
+			plantest.SetRow(table, changed, func(int) float64 { return plantest.Hostile(r) })
 		}
 		if k%3 == 1 {
-			x, y = inGroups(r, x, y, 2)
+			x, y = plantest.InGroups(r, x, y, 2)
 		}
 		const z = 0.01
-		shares, err := replay(t, func() *plan.Plan { return planOf(t, a, x.Shape, z) }, x, y)
+		shares, err := plantest.Replay(t, func() *plan.Plan { return planOf(t, a, x.Shape, z) }, x, y)
 		if err != nil {
 			t.Fatalf("pair %d: %v", k, err)
 		}
@@ -210,7 +211,7 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.GroupCount, x.Group = 0, nil
-		fits, src := newNewtonParts(releases, cloned(x)), mechtest.Source(t, 1)
+		fits, src := newNewtonParts(releases, plantest.Clone(x)), mechtest.Source(t, 1)
 		fits.fits[0].first(fits.parts[0], src)
 		fits.step(0, src)
 		if f := fits.fits[0]; f.Curve.(huberCurve).delta > f.delta {

@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
@@ -65,26 +66,6 @@ func countSlope(kind string, j, d int) float64 {
 	return slope
 }
 
-// asCounts gives neighbours offsets, of all kinds in the rows that differ and in others, and
-// targets most of which are counts.
-func asCounts(r *rand.Rand, a, b *table.Data) {
-	a.Offset, b.Offset = make([]float64, a.N), make([]float64, a.N)
-	equal := func(v, w float64) bool { return v == w || v != v && w != w }
-	for i := range a.N {
-		same := equal(a.Y[i], b.Y[i])
-		for j := range a.X {
-			same = same && equal(a.X[j][i], b.X[j][i])
-		}
-		a.Offset[i] = r.NormFloat64()
-		if b.Offset[i] = a.Offset[i]; !same {
-			a.Offset[i], b.Offset[i] = hostile(r), hostile(r)
-		} else if r.IntN(2) == 0 {
-			a.Y[i] = math.Floor(math.Abs(a.Y[i]))
-			b.Y[i] = a.Y[i]
-		}
-	}
-}
-
 // meanDeviance is that of a Poisson model with a linear logarithm.
 func meanDeviance(x table.Data, w []float64) (mean float64) {
 	z := make([]float64, x.N)
@@ -104,7 +85,7 @@ func excessDeviance(t *testing.T, x table.Data, eps float64, draws int) float64 
 	least := meanDeviance(x, w)
 	var all []float64
 	for seed := range draws {
-		all = append(all, 100*(meanDeviance(x, resultOf(t, Regression{Loss: loss.Poisson{}}, cloned(x), eps, uint64(seed)).Coefficients)/least-1))
+		all = append(all, 100*(meanDeviance(x, resultOf(t, Regression{Loss: loss.Poisson{}}, plantest.Clone(x), eps, uint64(seed)).Coefficients)/least-1))
 	}
 	slices.Sort(all)
 	return all[len(all)/2]
@@ -176,7 +157,7 @@ func TestCountsThatNoiseHidesAreNotFarAboveTheirScale(t *testing.T) {
 		constant[0] = math.Log(mean / exposures)
 		var all []float64
 		for seed := range 15 {
-			all = append(all, meanDeviance(x, resultOf(t, Regression{Loss: loss.Poisson{}}, cloned(x), c.eps, uint64(seed)).Coefficients)/meanDeviance(x, constant))
+			all = append(all, meanDeviance(x, resultOf(t, Regression{Loss: loss.Poisson{}}, plantest.Clone(x), c.eps, uint64(seed)).Coefficients)/meanDeviance(x, constant))
 		}
 		slices.Sort(all)
 		t.Logf("%d rows, %d features, rate %g, eps %g: %.3f times the deviance of one rate", c.n, c.features, c.rate, c.eps, all[7])
@@ -204,7 +185,7 @@ func TestCountsBesideZerosAreNotCutAtTheirScale(t *testing.T) {
 	w, _ := best(loss.Poisson{}, x)
 	far := 0
 	for seed := range draws {
-		fit := resultOf(t, Regression{Loss: loss.Poisson{}}, cloned(x), 0.3, uint64(seed)).Coefficients
+		fit := resultOf(t, Regression{Loss: loss.Poisson{}}, plantest.Clone(x), 0.3, uint64(seed)).Coefficients
 		if fit[0] < w[0]-1 {
 			far++
 		}
@@ -316,7 +297,7 @@ func TestUnitsOfCounts(t *testing.T) {
 		for _, c := range []Scaled{
 			{X: []float64{1, 1, 1}, Y: 1, Exposure: 1}, {X: []float64{1, 2, 3}, Y: 2, Exposure: .5},
 		} {
-			raw := cloned(x)
+			raw := plantest.Clone(x)
 			raw.Offset, raw.Exposure = nil, raw.Offset
 			for i := range raw.Exposure {
 				raw.Exposure[i] = math.Exp(raw.Exposure[i])
@@ -729,7 +710,7 @@ func TestFirstLimitsGoByWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := newNewtonFit(r)
-		f.first(cloned(x), mechtest.Source(t, 1))
+		f.first(plantest.Clone(x), mechtest.Source(t, 1))
 		f.choose(0)
 		return f.limit
 	}
@@ -737,7 +718,7 @@ func TestFirstLimitsGoByWeights(t *testing.T) {
 		curve curve
 		x     table.Data
 	}{{logisticCurve{}, labelLaw("gauss", 5000, 3, 1)}, {huberCurve{delta: 1, cut: 4}, drawLaw("gauss", 5000, 3, 1)}, {poissonCurve{unit: 1, cut: 4}, countLaw("gauss", 5000, 3, 1)}} {
-		x := cloned(c.x)
+		x := plantest.Clone(c.x)
 		x.Weight = table.Repeat(.01, x.N)
 		if ratio := limit(c.curve, x) / limit(c.curve, c.x); ratio < .1 || ratio > .1*minCommon {
 			t.Errorf("%T: %.3f of the limit without weights, expected .1 to .2", c.curve, ratio)
@@ -785,7 +766,7 @@ func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
 			}
 			w, _ := best(loss.Poisson{}, x)
 			least := meanDeviance(x, w)
-			given := cloned(x)
+			given := plantest.Clone(x)
 			given.Offset, given.Exposure = nil, given.Offset
 			for i, v := range given.Exposure {
 				given.Exposure[i] = math.Exp(v)
@@ -797,7 +778,7 @@ func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				result, err := p.Run(t.Context(), cloned(given), mechtest.Source(t, seed))
+				result, err := p.Run(t.Context(), plantest.Clone(given), mechtest.Source(t, seed))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -828,7 +809,7 @@ func TestIntervalsOfCountsAllowForATailThatNoiseHides(t *testing.T) {
 	w, _ := best(loss.Poisson{}, x)
 	missed, given := 0, 0
 	for seed := range draws {
-		r := resultOf(t, Scaled{Algorithm: Regression{Loss: loss.Poisson{}}, X: []float64{1, 1}, Y: 3, Flags: []int{1}, Counts: true}, cloned(x), 0.5, uint64(seed))
+		r := resultOf(t, Scaled{Algorithm: Regression{Loss: loss.Poisson{}}, X: []float64{1, 1}, Y: 3, Flags: []int{1}, Counts: true}, plantest.Clone(x), 0.5, uint64(seed))
 		for j := range r.Low {
 			given++
 			if w[j] < r.Low[j] || w[j] > r.High[j] {

@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
@@ -93,8 +94,8 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 		r := rand.New(rand.NewPCG(2, 2))
 		for range 60 {
 			s := table.Shape{N: 23, D: 2}
-			x, y := neighbours(r, s, false)
-			_, err := replay(t, func() *plan.Plan {
+			x, y := plantest.Neighbours(r, s, false)
+			_, err := plantest.Replay(t, func() *plan.Plan {
 				p := planOf(t, a, s, z)
 				releases, err := a.releases(s, z)
 				if err != nil {
@@ -133,8 +134,8 @@ func TestARowTwiceInNewtonIsSeen(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	caught := 0
 	for range 40 {
-		x, y := neighbours(r, s, false)
-		if _, err := replay(t, func() *plan.Plan { return planOf(t, a, double, 0.3) }, twice(x), twice(y)); err != nil {
+		x, y := plantest.Neighbours(r, s, false)
+		if _, err := plantest.Replay(t, func() *plan.Plan { return planOf(t, a, double, 0.3) }, twice(x), twice(y)); err != nil {
 			caught++
 		}
 	}
@@ -162,14 +163,14 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 	for k := range 6000 {
 		s := table.Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
 		labels := k%2 == 0
-		x, _ := neighbours(r, s, labels)
+		x, _ := plantest.Neighbours(r, s, labels)
 		var c curve = huberCurve{delta: math.Exp(r.NormFloat64()), cut: 1}
 		switch {
 		case labels:
 			c, x.Y[0] = logisticCurve{}, float64(r.IntN(2))
 		case k%4 == 1:
 			c = poissonCurve{unit: 1, cut: math.Exp(r.NormFloat64())}
-			asCounts(r, &x, &table.Data{Shape: s, X: cloned(x).X, Y: []float64{x.Y[0] + 1}})
+			plantest.AsCounts(r, &x, &table.Data{Shape: s, X: plantest.Clone(x).X, Y: []float64{x.Y[0] + 1}})
 			x.Y[0] = math.Abs(x.Y[0])
 		}
 		p, w := make([][]float64, s.D), make([]float64, s.D)
@@ -290,7 +291,7 @@ func TestNewtonDoesNotDependOnCoresOrOrder(t *testing.T) {
 		x := tableOf(a.Curve, "gauss", 9000, 3, 1)
 		x.X[0][17], x.Y[40], x.X[1][5000] = math.NaN(), math.NaN(), 1e300
 		run := func(x table.Data) []float64 {
-			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
+			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -316,7 +317,7 @@ func TestRowsWithoutNumbersAreOneRowToNewton(t *testing.T) {
 	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}, poissonCurve{unit: 1, cut: 4}} {
 		x := tableOf(c, "gauss", 4000, 3, 1)
 		run := func(bad func(k int, x table.Data)) []float64 {
-			data := cloned(x)
+			data := plantest.Clone(x)
 			for k := range 400 {
 				bad(k, data)
 			}
@@ -388,7 +389,7 @@ func TestNewtonSolvesThePenalisedProblem(t *testing.T) {
 		near  float64
 	}{{logisticCurve{}, loss.Logistic{}, 0.01}, {huberCurve{delta: 1, cut: 4}, loss.Huber{Delta: 1}, 0.01}} { // the exact fit of counts is that of newton_poisson_test.go
 		x := tableOf(c.curve, "skew", 20_000, 5, 3)
-		ones := cloned(x)
+		ones := plantest.Clone(x)
 		ones.X, ones.Intercept = append([][]float64{slices.Repeat([]float64{1}, x.N)}, ones.X...), false
 		for name, psi := range map[string]prox.Operator{
 			"l1":                        prox.ExceptFirst{Operator: prox.L1{Lambda: 0.02}},
@@ -399,13 +400,13 @@ func TestNewtonSolvesThePenalisedProblem(t *testing.T) {
 			"no penalty":                prox.Zero{},
 			"a small ball":              prox.L2Ball{Radius: 0.7},
 		} {
-			want := exact(c.loss, psi, cloned(x))
+			want := exact(c.loss, psi, plantest.Clone(x))
 			for layout, table := range map[string]table.Data{"intercept": x, "a column of ones": ones} {
 				a := Newton{Curve: c.curve, Bound: 3.4, Psi: prox.Sum{A: psi, B: ball}}
 				if small, ok := psi.(prox.L2Ball); ok {
 					a.Psi = small
 				}
-				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), cloned(table), mechtest.Source(t, 1)))
+				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), plantest.Clone(table), mechtest.Source(t, 1)))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,11 +1,18 @@
 package dpsco
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/describe"
 	"dpsidecar/internal/dpsco/internal/hook"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/moments"
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
+	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -13,7 +20,7 @@ import (
 
 // passesOf runs a plan and returns how many passes it foretells and how many it made: the records
 // that they went over, over all that there are.
-func passesOf(t *testing.T, a planner, x table.Data, b privacy.Budget) (foretold int, made float64) {
+func passesOf(t *testing.T, a plan.Algorithm, x table.Data, b privacy.Budget) (foretold int, made float64) {
 	t.Helper()
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
@@ -22,7 +29,7 @@ func passesOf(t *testing.T, a planner, x table.Data, b privacy.Budget) (foretold
 	records := 0
 	hook.OnPass = func(n int) { records += n }
 	defer func() { hook.OnPass = func(int) {} }()
-	if _, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1)); err != nil {
+	if _, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)); err != nil {
 		t.Fatal(err)
 	}
 	return p.Passes, float64(records) / float64(x.N)
@@ -55,9 +62,9 @@ func TestMethodsForetellTheirPasses(t *testing.T) {
 // So does what is no method of a regression with a loss, and some do so by number.
 func TestPlansForetellTheirPasses(t *testing.T) {
 	x := normalTable(1, 5000, 1, 2)
-	grouped := cloned(x)
+	grouped := plantest.Clone(x)
 	grouped.GroupCount, grouped.Group = 3, make([]float64, x.N)
-	counts := cloned(x)
+	counts := plantest.Clone(x)
 	for i := range x.Y {
 		grouped.Group[i], counts.Y[i] = float64(i%3), float64(i%5)
 	}
@@ -67,7 +74,7 @@ func TestPlansForetellTheirPasses(t *testing.T) {
 	flags, levels, numbers := describers("ff"), describers("fl"), describers("fn")
 	concentrated, pure := privacy.Budget{Epsilon: 5, Delta: 1e-5}, privacy.Budget{Epsilon: 5}
 	for name, c := range map[string]struct {
-		a    planner
+		a    plan.Algorithm
 		x    table.Data
 		b    privacy.Budget
 		want int
@@ -77,12 +84,12 @@ func TestPlansForetellTheirPasses(t *testing.T) {
 		"Huber":                    {Regression{Loss: loss.Huber{Delta: 1}}, x, concentrated, 4},
 		"counts":                   {Regression{Loss: loss.Poisson{}}, counts, concentrated, 4},
 		"counts by groups":         {Regression{Loss: loss.Poisson{}}, countsInGroups, concentrated, 6},
-		"score":                    {Score{Coefficients: w}, x, concentrated, 5},
-		"score of labels":          {Score{Coefficients: w, Labels: true}, x, concentrated, 2},
-		"score of counts":          {Score{Coefficients: w, Counts: true}, counts, concentrated, 5},
-		"score without delta":      {Score{Coefficients: w}, x, pure, 3},
-		"score without a scale":    {Score{Coefficients: w, TargetUnscaled: true}, x, concentrated, 6},
-		"second moments":           {SecondMoments{}, x, concentrated, 1},
+		"score":                    {score.Metrics{Coefficients: w}, x, concentrated, 5},
+		"score of labels":          {score.Metrics{Coefficients: w, Labels: true}, x, concentrated, 2},
+		"score of counts":          {score.Metrics{Coefficients: w, Counts: true}, counts, concentrated, 5},
+		"score without delta":      {score.Metrics{Coefficients: w}, x, pure, 3},
+		"score without a scale":    {score.Metrics{Coefficients: w, TargetUnscaled: true}, x, concentrated, 6},
+		"second moments":           {moments.Sums{}, x, concentrated, 1},
 		"description of flags":     {flags[0], x, concentrated, 1},
 		"scales of flags":          {flags[1], x, concentrated, 1},
 		"description of levels":    {levels[0], x, pure, 2},
@@ -94,4 +101,17 @@ func TestPlansForetellTheirPasses(t *testing.T) {
 			t.Errorf("%s: %d passes foretold, %v made, want %d", name, foretold, made, c.want)
 		}
 	}
+}
+
+// describers are of tables with numbers and with flags, the target among them.
+func describers(kinds string) []plan.Algorithm {
+	var columns []describe.Column
+	for j, kind := range kinds {
+		c := describe.Column{Name: fmt.Sprint("c", j), Flag: kind == 'f'}
+		if kind == 'l' {
+			c.Levels = []string{"a", "b", "c"}
+		}
+		columns = append(columns, c)
+	}
+	return []plan.Algorithm{describe.Figures{Columns: columns}, describe.Scales{Columns: slices.Clone(columns)}}
 }

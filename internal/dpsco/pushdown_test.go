@@ -12,6 +12,7 @@ import (
 	"dpsidecar/internal/dpsco/histogram"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -128,7 +129,7 @@ func TestPushdownGivesTheSame(t *testing.T) {
 					}
 				}
 				name := fmt.Sprintf("%s by %s, %d", model, method, k)
-				here := taped(t, a, cloned(x), nil)
+				here := taped(t, a, plantest.Clone(x), nil)
 				there := taped(t, a, pushedDown(x), here)
 				if len(here.Releases) != len(there.Releases) {
 					t.Fatalf("%s: %d releases, elsewhere %d", name, len(here.Releases), len(there.Releases))
@@ -306,9 +307,9 @@ func TestNeighboursOfPushdown(t *testing.T) {
 		for _, method := range methods {
 			x := weightedLaw(model, 400, 1)
 			a := askedFor(t, model, method, method == catalogue.MethodAuto, &x)
-			tape := taped(t, a, pushedDown(cloned(x)), nil)
+			tape := taped(t, a, pushedDown(plantest.Clone(x)), nil)
 			for k, other := range others {
-				neighbour := cloned(x)
+				neighbour := plantest.Clone(x)
 				neighbour.Y[k], neighbour.X[0][k], neighbour.X[1][k] = other[0], other[1], other[2]
 				if neighbour.Weight != nil {
 					neighbour.Weight[k] = maxWeight

@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -36,7 +37,7 @@ func TestCutCoefficientsSayIt(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+				r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan/plantest"
+	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -19,7 +21,7 @@ import (
 // with an effect of the person as large as what changes. panelTruth are its coefficients.
 func panel(persons int, labels bool, seed uint64) table.Data {
 	r := rand.New(rand.NewPCG(seed, 77))
-	x := table.Data{Shape: table.Shape{N: persons, D: 5, Intercept: true}, X: make([][]float64, 4), MaxRows: maxFellows, First: []int{0}}
+	x := table.Data{Shape: table.Shape{N: persons, D: 5, Intercept: true}, X: make([][]float64, 4), MaxRows: plantest.MaxFellows, First: []int{0}}
 	for range persons {
 		own, a, b := r.NormFloat64(), r.NormFloat64(), float64(r.IntN(2))
 		for range []int{1, 3, 3, 3, 5, 5, 5}[r.IntN(7)] {
@@ -133,7 +135,7 @@ func medianExcess(t *testing.T, a Regression, x, of table.Data, eps float64, dra
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1000+seed))
+		r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1000+seed))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +187,7 @@ func TestRecordsOfAllRowsErrLeast(t *testing.T) {
 // Intervals of scores hold for persons too: of 40 tables at a true coverage of 95 %, 30 or fewer would
 // be covered with a probability below 1e-5, and seeds are fixed.
 func TestIntervalsOfScoresOfPersonsCover(t *testing.T) {
-	a := Score{Coefficients: panelTruth, Scale: 1, MaxRows: maxFellows}
+	a := score.Metrics{Coefficients: panelTruth, Scale: 1, MaxRows: plantest.MaxFellows}
 	large := panel(300_000, false, 9)
 	total, residuals, weights := 0.0, make([]float64, len(large.Y)), 0.0
 	table.Predict(residuals, large.Flat(), panelTruth)

@@ -12,76 +12,12 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
-
-// maxFellows is Data.MaxRows in these tests.
-const maxFellows = 5
-
-// grouped makes records of some sizes of rows in their order.
-func grouped(x table.Data, sizes []int) table.Data {
-	x.N, x.MaxRows, x.First = len(sizes), maxFellows, []int{0}
-	for _, m := range sizes {
-		x.First = append(x.First, x.First[len(x.First)-1]+m)
-	}
-	return x
-}
-
-// recordNeighbours are tables of records of one to five rows, of which one is replaced by
-// another of perhaps another size: by rows that break arithmetic, by as many extreme ones as
-// there may be where there was one that says nothing, or by its opposite.
-func recordNeighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
-	sizes := make([]int, s.N)
-	total := 0
-	for u := range sizes {
-		sizes[u] = 1 + r.IntN(maxFellows)
-		total += sizes[u]
-	}
-	changed := r.IntN(s.N)
-	rows := s
-	rows.N = total
-	x, _ := neighbours(r, rows, labels)
-	rows.N = maxFellows
-	y, z := neighbours(r, rows, labels)
-	switch r.IntN(4) {
-	case 0: // many extreme rows for none
-		for i := range maxFellows {
-			setRow(y, i, func(int) float64 { return 1e6 })
-			setRow(z, i, func(int) float64 { return math.NaN() })
-			if labels {
-				y.Y[i] = 1
-			}
-		}
-	case 1: // the opposite
-		v := hostile(r)
-		for i := range maxFellows {
-			setRow(y, i, func(int) float64 { return v })
-			setRow(z, i, func(j int) float64 { return math.Copysign(v, float64(j)) })
-		}
-	}
-	return withRecord(x, sizes, changed, y, 1+r.IntN(maxFellows)), withRecord(x, sizes, changed, z, 1+r.IntN(maxFellows))
-}
-
-// withRecord is a table of records of which one has the first rows of y.
-func withRecord(x table.Data, sizes []int, changed int, y table.Data, size int) table.Data {
-	first := 0
-	for _, m := range sizes[:changed] {
-		first += m
-	}
-	put := func(column, rows []float64) []float64 {
-		return slices.Concat(column[:first], rows[:size], column[first+sizes[changed]:])
-	}
-	out := table.Data{Shape: x.Shape, Y: put(x.Y, y.Y)}
-	for j, column := range x.X {
-		out.X = append(out.X, put(column, y.X[j]))
-	}
-	sizes = slices.Clone(sizes)
-	sizes[changed] = size
-	return grouped(out, sizes)
-}
 
 // Whatever a person's rows become, and however many, the integers of every release move by no
 // more than its noise is scaled to hide, and given the answers nothing else differs: of every
@@ -89,7 +25,7 @@ func withRecord(x table.Data, sizes []int, changed int, y table.Data, size int) 
 func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 	largest := map[string]float64{}
 	replayed := func(name string, plan func() *plan.Plan, x, y table.Data) {
-		shares, err := replay(t, plan, x, y)
+		shares, err := plantest.Replay(t, plan, x, y)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -103,13 +39,13 @@ func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 		for k := range 6 {
 			s := table.Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
 			plan := func() *plan.Plan {
-				p, err := Scaled{Algorithm: a, X: table.Repeat(1, s.Columns()), Y: 1, MaxRows: maxFellows}.Plan(s, generous, privacy.Concentrated{})
+				p, err := Scaled{Algorithm: a, X: table.Repeat(1, s.Columns()), Y: 1, MaxRows: plantest.MaxFellows}.Plan(s, plantest.Generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
 				return p
 			}
-			x, y := recordNeighbours(r, s, a.Labels)
+			x, y := plantest.RecordNeighbours(r, s, a.Labels)
 			if _, counts := a.Loss.(loss.Poisson); counts && k%2 == 0 { // a row's offset is its own
 				x.Offset, y.Offset = slices.Clone(x.Y), slices.Clone(y.Y)
 			}
@@ -135,7 +71,7 @@ func replayFits(name string, f fit, pairs int, labels bool, replayed func(string
 	r := rand.New(rand.NewPCG(6, uint64(len(name))))
 	for k := range pairs {
 		s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
-		x, y := recordNeighbours(r, s, labels)
+		x, y := plantest.RecordNeighbours(r, s, labels)
 		replayed(name, func() *plan.Plan { return planOf(t, f, s, 0.3) }, x, y)
 	}
 }
@@ -146,9 +82,9 @@ func TestReplaysOfScoresOfRecords(t *testing.T) {
 		for _, delta := range []float64{0, 1e-3} {
 			for range 60 {
 				s := table.Shape{N: 1 + r.IntN(23), D: len(a.Coefficients), Intercept: true}
-				a.MaxRows = maxFellows
-				x, y := recordNeighbours(r, s, a.Labels)
-				_, err := replay(t, func() *plan.Plan {
+				a.MaxRows = plantest.MaxFellows
+				x, y := plantest.RecordNeighbours(r, s, a.Labels)
+				_, err := plantest.Replay(t, func() *plan.Plan {
 					p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
 					if err != nil {
 						t.Fatal(err)
@@ -186,7 +122,7 @@ func TestAnotherRecordKeepsItsBits(t *testing.T) {
 	same := func(v, w float64) bool { return v == w || math.IsNaN(v) && math.IsNaN(w) }
 	for range 40 {
 		s := table.Shape{N: 1 + r.IntN(3*table.BlockRows), D: 3, Intercept: true}
-		x, y := recordNeighbours(r, s, false)
+		x, y := plantest.RecordNeighbours(r, s, false)
 		w := []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
 		a, b, differ := gradientsOf(x, w), gradientsOf(y, w), 0
 		for u := range a {
@@ -208,7 +144,7 @@ func TestARowSeveralTimesCountsOnce(t *testing.T) {
 	x := table.Data{Shape: s, X: table.NewColumns(2, s.N), Y: make([]float64, s.N)}
 	sizes := make([]int, s.N)
 	for i := range s.N {
-		setRow(x, i, func(int) float64 { return math.Round(8*r.NormFloat64()) / 8 })
+		plantest.SetRow(x, i, func(int) float64 { return math.Round(8*r.NormFloat64()) / 8 })
 		sizes[i] = []int{1, 2, 4}[r.IntN(3)]
 	}
 	several := table.Data{Shape: s, X: make([][]float64, 2)}
@@ -220,7 +156,7 @@ func TestARowSeveralTimesCountsOnce(t *testing.T) {
 			}
 		}
 	}
-	several = grouped(several, sizes)
+	several = plantest.Grouped(several, sizes)
 	for _, method := range slices.Sorted(maps.Keys(methods)) {
 		if method == "newton" {
 			continue
@@ -231,7 +167,7 @@ func TestARowSeveralTimesCountsOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 3)))
+			w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 3)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,67 +185,11 @@ func TestARowSeveralTimesCountsOnce(t *testing.T) {
 
 // Second moments of records are means over persons of means over rows.
 func TestSecondMomentsOfRecords(t *testing.T) {
-	x := grouped(table.Data{Shape: table.Shape{D: 1}, X: [][]float64{{1, 0.5, 0.5, 0, 0, 1}}, Y: make([]float64, 6)}, []int{1, 2, 3})
+	x := plantest.Grouped(table.Data{Shape: table.Shape{D: 1}, X: [][]float64{{1, 0.5, 0.5, 0, 0, 1}}, Y: make([]float64, 6)}, []int{1, 2, 3})
 	h := secondMoments(x, mech.MomentContract{Bound: 1, N: 3, D: 1}, mech.Gaussian{NoiseMultiplier: 0x1p-10}, mechtest.Source(t, 1)).At(0, 0)
 	if want := (1 + 0.25 + 1./3) / 3; math.Abs(h-want) > 5e-3 {
 		t.Errorf("%v, want %v", h, want)
 	}
-}
-
-// recordsInGroups gives rows of recordNeighbours levels: those of a record differ, and of the
-// record that differs all may.
-func recordsInGroups(r *rand.Rand, a, b table.Data, levels int) (table.Data, table.Data) {
-	level := func() float64 {
-		return []float64{0, float64(r.IntN(levels)), float64(r.IntN(levels)), float64(r.IntN(levels)), math.NaN(), -1, float64(levels)}[r.IntN(7)]
-	}
-	a.GroupCount, b.GroupCount = levels, levels
-	a.Group, b.Group = auxiliaryAlike(a, b, level, level)
-	return a, b
-}
-
-// auxiliaryAlike is an auxiliary column of neighbours, of usual values where a record is the same in both, and of others in
-// the record that differs.
-func auxiliaryAlike(a, b table.Data, usual, others func() float64) (v, w []float64) {
-	v, w = make([]float64, len(a.Y)), make([]float64, len(b.Y))
-	for u := range a.N {
-		first, end := a.Span(u, u+1)
-		other, last := b.Span(u, u+1)
-		if sameRecord(a, b, u) {
-			for i := first; i < end; i++ {
-				v[i] = usual()
-			}
-			copy(w[other:last], v[first:end])
-			continue
-		}
-		for i := first; i < end; i++ {
-			v[i] = others()
-		}
-		for k := other; k < last; k++ {
-			w[k] = others()
-		}
-	}
-	return v, w
-}
-
-// sameRecord reports whether record u has the bits of another table's.
-func sameRecord(x table.Data, y table.Data, u int) bool {
-	first, end := x.Span(u, u+1)
-	other, last := y.Span(u, u+1)
-	same := end-first == last-other
-	for k := 0; same && k < end-first; k++ {
-		same = sameValues(x, first+k, y, other+k)
-	}
-	return same
-}
-
-// sameValues reports whether a row has the bits of another table's row.
-func sameValues(x table.Data, i int, y table.Data, k int) bool {
-	for j := -1; j < len(x.X); j++ {
-		if math.Float64bits(valueAt(x, i, j)) != math.Float64bits(valueAt(y, k, j)) {
-			return false
-		}
-	}
-	return true
 }
 
 // One person whose rows become any others, and who may change groups by it, moves the integers
@@ -319,10 +199,10 @@ func TestFitsByGroupsOfRecordsReplay(t *testing.T) {
 		r, largest := rand.New(rand.NewPCG(10, uint64(len(name)))), 0.0
 		for k := range 60 {
 			s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
-			x, y := recordNeighbours(r, s, strings.Contains(name, "labels"))
-			x, y = recordsInGroups(r, x, y, 1+k%4)
+			x, y := plantest.RecordNeighbours(r, s, strings.Contains(name, "labels"))
+			x, y = plantest.RecordsInGroups(r, x, y, 1+k%4)
 			z := []float64{0.01, 0.3, 3}[k/3%3]
-			shares, err := replay(t, func() *plan.Plan { return planOf(t, a, x.Shape, z) }, x, y)
+			shares, err := plantest.Replay(t, func() *plan.Plan { return planOf(t, a, x.Shape, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -342,11 +222,11 @@ func TestReplaysOfScoresOfRecordsInGroups(t *testing.T) {
 	for name, a := range scores() {
 		for k := range 60 {
 			s := table.Shape{N: 1 + r.IntN(23), D: len(a.Coefficients), Intercept: true}
-			x, y := recordNeighbours(r, s, a.Labels)
-			x, y = recordsInGroups(r, x, y, 1+k%3)
+			x, y := plantest.RecordNeighbours(r, s, a.Labels)
+			x, y = plantest.RecordsInGroups(r, x, y, 1+k%3)
 			b := a
-			b.MaxRows, b.Coefficients = maxFellows, slices.Repeat(a.Coefficients, x.GroupCount)
-			_, err := replay(t, func() *plan.Plan {
+			b.MaxRows, b.Coefficients = plantest.MaxFellows, slices.Repeat(a.Coefficients, x.GroupCount)
+			_, err := plantest.Replay(t, func() *plan.Plan {
 				p, err := b.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: []float64{0, 1e-3}[k%2]}, privacy.Concentrated{})
 				if err != nil {
 					t.Fatal(err)
@@ -364,8 +244,8 @@ func TestReplaysOfScoresOfRecordsInGroups(t *testing.T) {
 func TestARecordIsInOneGroup(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 7))
 	for range 100 {
-		x, _ := recordNeighbours(r, table.Shape{N: 1 + r.IntN(40), D: 2}, false)
-		x, _ = recordsInGroups(r, x, cloned(x), 3)
+		x, _ := plantest.RecordNeighbours(r, table.Shape{N: 1 + r.IntN(40), D: 2}, false)
+		x, _ = plantest.RecordsInGroups(r, x, plantest.Clone(x), 3)
 		for i := range x.Y { // a row is known by its target
 			x.Y[i], x.X[0][i], x.X[1][i] = float64(i), float64(i), -float64(i)
 		}
@@ -381,7 +261,7 @@ func TestARecordIsInOneGroup(t *testing.T) {
 				want[group] = append(want[group], rows)
 			}
 		}
-		for group, part := range cloned(x).InGroups().ByGroup() {
+		for group, part := range plantest.Clone(x).InGroups().ByGroup() {
 			var got [][]float64
 			for u := range part.N {
 				rows := part.Y[part.First[u]:part.First[u+1]]

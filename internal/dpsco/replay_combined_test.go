@@ -11,7 +11,9 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/moments"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
@@ -58,7 +60,7 @@ func combined(r *rand.Rand, s *table.Shape, rows int) (request plan.Algorithm, b
 		return a, b, weights, a.Labels, a.Counts
 	case 4:
 		s.GroupCount = 0
-		scaled.Algorithm = SecondMoments{}
+		scaled.Algorithm = moments.Sums{}
 		return scaled, b, false, false, false
 	}
 	all := replays()
@@ -84,7 +86,7 @@ func TestReplaysOfAllTogether(t *testing.T) {
 	for k := range 900 {
 		s, rows := table.Shape{N: []int{1 + r.IntN(30), 60, 300, 700}[r.IntN(4)], D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, 0
 		if r.IntN(3) == 0 {
-			rows = maxFellows
+			rows = plantest.MaxFellows
 		}
 		a, b, weights, labels, counts := combined(r, &s, rows)
 		var accountant privacy.Accountant = privacy.Concentrated{}
@@ -94,17 +96,17 @@ func TestReplaysOfAllTogether(t *testing.T) {
 		if _, err := a.Plan(s, b, accountant); errors.Is(err, plan.ErrInfeasible) || errors.Is(err, plan.ErrParameter) {
 			continue
 		}
-		x, y := neighbours(r, s, labels)
+		x, y := plantest.Neighbours(r, s, labels)
 		if rows > 0 {
-			x, y = recordNeighbours(r, s, labels)
+			x, y = plantest.RecordNeighbours(r, s, labels)
 		}
 		extreme := func() float64 {
 			return []float64{0, 1, -1, 5e-324, 1e300, math.Inf(1), math.NaN(), math.Inf(-1), 700, -700, maxWeight}[r.IntN(11)]
 		}
 		// The columns are made before any is given, so that all follow the same record.
-		weight, otherWeight := auxiliaryAlike(x, y, func() float64 { return maxWeight * r.Float64() }, extreme)
-		offset, otherOffset := auxiliaryAlike(x, y, r.NormFloat64, extreme)
-		exposure, otherExposure := auxiliaryAlike(x, y, func() float64 { return math.Exp(r.NormFloat64()) }, extreme)
+		weight, otherWeight := plantest.AuxiliaryAlike(x, y, func() float64 { return maxWeight * r.Float64() }, extreme)
+		offset, otherOffset := plantest.AuxiliaryAlike(x, y, r.NormFloat64, extreme)
+		exposure, otherExposure := plantest.AuxiliaryAlike(x, y, func() float64 { return math.Exp(r.NormFloat64()) }, extreme)
 		if weights {
 			x.Weight, y.Weight = weight, otherWeight
 		}
@@ -115,10 +117,10 @@ func TestReplaysOfAllTogether(t *testing.T) {
 			x.Exposure, y.Exposure = exposure, otherExposure
 		}
 		if s.GroupCount > 0 {
-			x, y = recordsInGroups(r, x, y, s.GroupCount)
+			x, y = plantest.RecordsInGroups(r, x, y, s.GroupCount)
 		}
 		ran++
-		_, err := replay(t, func() *plan.Plan {
+		_, err := plantest.Replay(t, func() *plan.Plan {
 			p, err := a.Plan(s, b, accountant)
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +143,7 @@ func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 	for k := range 600 {
 		s := table.Shape{N: []int{1 + r.IntN(30), 60, 300}[r.IntN(3)], D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
 		request, b, weights, labels, _ := combined(r, &s, 0)
-		a := planner(request)
+		a := plan.Algorithm(request)
 		if k%4 == 0 {
 			kinds := []string{"n", "nfn", "nl", "lf"}[r.IntN(4)]
 			two := describers(kinds)
@@ -151,7 +153,7 @@ func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 		if _, err := a.Plan(s, b, privacy.Concentrated{}); errors.Is(err, plan.ErrInfeasible) || errors.Is(err, plan.ErrParameter) {
 			continue
 		}
-		x, _ := neighbours(r, s, labels)
+		x, _ := plantest.Neighbours(r, s, labels)
 		if weights {
 			x.Weight = make([]float64, s.N)
 			for i := range x.Weight {
@@ -159,7 +161,7 @@ func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 			}
 		}
 		if s.GroupCount > 0 {
-			x, _ = recordsInGroups(r, x, x, s.GroupCount)
+			x, _ = plantest.RecordsInGroups(r, x, x, s.GroupCount)
 		}
 		ran++
 		run := func(earlier *mechtest.Tape) (release.Result, *mechtest.Tape) {
@@ -168,7 +170,7 @@ func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := p.Run(t.Context(), cloned(x), src)
+			result, err := p.Run(t.Context(), plantest.Clone(x), src)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
@@ -25,12 +26,12 @@ import (
 func lognormalNeighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
 	a = table.Data{Shape: s, X: table.NewColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
 	for i := range s.N {
-		setRow(a, i, func(int) float64 { return math.Exp(r.NormFloat64()) })
+		plantest.SetRow(a, i, func(int) float64 { return math.Exp(r.NormFloat64()) })
 		if labels {
 			a.Y[i] = float64(i % 2)
 		}
 	}
-	b = cloned(a)
+	b = plantest.Clone(a)
 	i := r.IntN(s.N)
 	for j := range b.X {
 		b.X[j][i] *= 1e4
@@ -59,7 +60,7 @@ func TestReplaysOfLognormalTables(t *testing.T) {
 				if name == "sample_aggregate" {
 					a.Steps, a.Blocks = 0, 9
 				}
-				replayLognormal(t, a, s, generous, uint64(k))
+				replayLognormal(t, a, s, plantest.Generous, uint64(k))
 			}
 		}
 	}
@@ -91,7 +92,7 @@ func TestReplaysOfLognormalTablesWithWeights(t *testing.T) {
 			Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: leverage}, Solver: solve.GD{Steps: 8, Rate: 1}, Leverage: leverage,
 		}}
 		x, y := lognormalNeighbours(rand.New(rand.NewPCG(4, uint64(k))), s, false)
-		if _, err := replay(t, func() *plan.Plan { return planOf(t, f, s, 0.05) }, x, y); err != nil {
+		if _, err := plantest.Replay(t, func() *plan.Plan { return planOf(t, f, s, 0.05) }, x, y); err != nil {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
@@ -107,7 +108,7 @@ func replayLognormal(t *testing.T, a Regression, s table.Shape, b privacy.Budget
 		return p
 	}
 	x, y := lognormalNeighbours(rand.New(rand.NewPCG(4, seed)), s, a.Labels)
-	if _, err := replay(t, plan, x, y); err != nil {
+	if _, err := plantest.Replay(t, plan, x, y); err != nil {
 		t.Errorf("%s of %T, %+v: %v", a.Method, a.Loss, s, err)
 	}
 	return p

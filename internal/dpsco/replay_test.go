@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +13,8 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
-	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
@@ -23,176 +22,13 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// The replay audit. A plan is run on a table and on a neighbour that is given
-// the first one's answers. Nothing public may then differ: neither which
-// mechanisms are called, nor their parameters, nor what is drawn in between,
-// nor the result. What is not public, the integers before noise, may differ by
-// what the noise is scaled to, and the calls must be those that were charged.
-
-// replay returns how far statistics moved, over what is allowed, by mechanism;
-// an error says how two runs could be told apart.
-func replay(t *testing.T, plan func() *plan.Plan, a, b table.Data) (map[string]float64, error) {
-	t.Helper()
-	run := func(x table.Data, earlier *mechtest.Tape) (release.Result, *mechtest.Tape) {
-		src, tape := mechtest.NewTape(t, 1, earlier)
-		w, err := plan().Run(t.Context(), cloned(x), src)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return w, tape
-	}
-	w, first := run(a, nil)
-	v, second := run(b, first)
-	if len(first.Releases) != len(second.Releases) {
-		return nil, fmt.Errorf("%d releases and %d", len(first.Releases), len(second.Releases))
-	}
-	shares := map[string]float64{}
-	for k, r := range first.Releases {
-		s := second.Releases[k]
-		if !r.Matches(s) {
-			return nil, fmt.Errorf("release %d is %+v %+v after %d draws, and %+v %+v after %d", k, r.Mechanism, r.Contract, r.Draws, s.Mechanism, s.Contract, s.Draws)
-		}
-		name := fmt.Sprintf("%T on %T", r.Mechanism, r.Contract)
-		if shares[name] = max(shares[name], r.Share(s)); shares[name] > 1 {
-			return nil, fmt.Errorf("release %d, %s: one record moved it by %v of the bound", k, name, shares[name])
-		}
-	}
-	if !reflect.DeepEqual(w, v) {
-		return nil, fmt.Errorf("the same answers became %v and %v", w, v)
-	}
-	p := plan()
-	return shares, covered(p.Event, first.Releases, strings.HasPrefix(p.Method, "svrg") || p.Method == mayReleaseLess)
-}
-
-// mayReleaseLess is the method of a plan that may release less than it charges.
-const mayReleaseLess = "may release less"
-
 // mayPlace marks a plan of medians with public facts, which releases no second histogram of positions where the
 // first shows no column to move.
 func mayPlace(p *plan.Plan) *plan.Plan {
 	if p.Method == catalogue.MethodStaged {
-		p.Method = mayReleaseLess
+		p.Method = plantest.MayReleaseLess
 	}
 	return p
-}
-
-// covered reports whether what was released is what was charged, or less where
-// answers decide: SVRG does not ask for a difference to the anchor at the anchor.
-func covered(e privacy.Event, releases []mechtest.Release, less bool) error {
-	if whole, pure := e.(privacy.Pure); pure {
-		return coveredByPure(whole, releases)
-	}
-	charged := map[privacy.Event]int{}
-	count(charged, e, 1)
-	for k, r := range releases {
-		count(charged, asCharged(charged, r.Mechanism.(interface{ Event() privacy.Event }).Event()), -1)
-		for kind, left := range charged {
-			if left < 0 {
-				return fmt.Errorf("release %d, %+v, is not among what %+v charges", k, kind, e)
-			}
-		}
-	}
-	left := 0
-	for _, n := range charged {
-		left += n
-	}
-	if left > 0 && !less {
-		return fmt.Errorf("%d charged releases were not made: %+v of %+v", left, charged, e)
-	}
-	return nil
-}
-
-// asCharged is the event itself, or that with the next larger epsilon if it is among those
-// charged: mechanisms stay below the epsilon of their charge.
-func asCharged(charged map[privacy.Event]int, e privacy.Event) privacy.Event {
-	pure, ok := e.(privacy.Pure)
-	if next := (privacy.Pure{Epsilon: math.Nextafter(pure.Epsilon, math.Inf(1))}); ok && charged[next] > 0 {
-		return next
-	}
-	return e
-}
-
-// count adds times e to the simple events of all. What a batch is surcharged is
-// no release.
-func count(all map[privacy.Event]int, e privacy.Event, times int) {
-	switch e := e.(type) {
-	case privacy.Compose:
-		for _, part := range e {
-			count(all, part, times)
-		}
-	case privacy.Repeat:
-		count(all, e.Event, times*e.Count)
-	case privacy.Sampled:
-		count(all, e.Event, times)
-	case privacy.Parallel:
-		count(all, e.Event, times)
-	case privacy.Approx:
-		if e.Epsilon > 0 {
-			all[e] += times
-		}
-	default:
-		all[e] += times
-	}
-}
-
-// hostile is a value that breaks floating sums, comparisons or clipping; NaN is
-// what NULL becomes.
-func hostile(r *rand.Rand) float64 {
-	values := []float64{0, 1, 1, 2, 7, 0.5, 5e-324, 1e-200, 3, 1e9, 1e14, 1e19, 1e51, 1e87, 1e99, 1e155, 1e300, math.MaxFloat64, math.Inf(1), math.NaN(), r.NormFloat64()}
-	return float64(1-2*r.IntN(2)) * values[r.IntN(len(values))]
-}
-
-// neighbours returns two tables that differ in one row.
-func neighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
-	a = table.Data{Shape: s, X: table.NewColumns(s.Columns(), s.N), Y: make([]float64, s.N)}
-	fill := []func(i int){
-		func(i int) { setRow(a, i, func(int) float64 { return hostile(r) }) },
-		func(i int) { setRow(a, i, func(int) float64 { return r.NormFloat64() }) },
-		func(i int) { setRow(a, i, func(int) float64 { return 1 }) },                      // columns are all equal
-		func(i int) { setRow(a, i, func(int) float64 { return float64(2*(i%2)-1) * 3 }) }, // two heaps, of which none is larger
-	}[r.IntN(4)]
-	for i := range s.N {
-		fill(i)
-		if labels && r.IntN(8) > 0 {
-			a.Y[i] = float64(r.IntN(2))
-		}
-	}
-	b = cloned(a)
-	i := r.IntN(s.N)
-	switch r.IntN(5) {
-	case 0:
-		setRow(b, i, func(int) float64 { return hostile(r) })
-	case 1: // the opposite, which flips an argmax of two heaps
-		setRow(b, i, func(j int) float64 { return -valueAt(a, i, j) })
-	case 2: // another label, or none
-		b.Y[i] = []float64{1 - a.Y[i], 0.5, 7, math.NaN(), math.Inf(-1)}[r.IntN(5)]
-	case 3: // two ways to be as far apart as can be
-		setRow(a, i, func(int) float64 { return 1e6 })
-		setRow(b, i, func(j int) float64 { return []float64{1e6, -1e6}[min(j+1, 1)*r.IntN(2)] })
-		a.Y[i], b.Y[i] = -1e9, 1e9
-		if labels {
-			a.Y[i], b.Y[i] = 0, 1
-		}
-	case 4: // one at the origin, one at the end of the world
-		setRow(a, i, func(int) float64 { return 0 })
-		setRow(b, i, func(int) float64 { return 1e300 })
-	}
-	return a, b
-}
-
-// setRow writes row i; column -1 is the target.
-func setRow(x table.Data, i int, value func(j int) float64) {
-	x.Y[i] = value(-1)
-	for j, column := range x.X {
-		column[i] = value(j)
-	}
-}
-
-func valueAt(x table.Data, i, j int) float64 {
-	if j < 0 {
-		return x.Y[i]
-	}
-	return x.X[j][i]
 }
 
 // replays are the requests that are replayed: all methods on all models, with
@@ -247,9 +83,6 @@ func TestEveryModelIsReplayed(t *testing.T) {
 	}
 }
 
-// generous is a budget under which the answers move about.
-var generous = privacy.Budget{Epsilon: 20, Delta: 1e-2}
-
 func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 	if len(methods) != 15 {
 		t.Fatalf("%d methods", len(methods))
@@ -269,14 +102,14 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 				request = scaled
 			}
 			plan := func() *plan.Plan {
-				p, err := request.Plan(s, generous, privacy.Concentrated{})
+				p, err := request.Plan(s, plantest.Generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
 				return p
 			}
-			x, y := neighbours(r, s, a.Labels)
-			shares, err := replay(t, plan, x, y)
+			x, y := plantest.Neighbours(r, s, a.Labels)
+			shares, err := plantest.Replay(t, plan, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -297,20 +130,6 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 	}
 }
 
-// comingRows are a table in which a row is extreme and a neighbour in which it says nothing: what
-// a window sees of a row that moves to another block, where sizes are nominal.
-func comingRows(r *rand.Rand, s table.Shape, labels bool) (with, without table.Data) {
-	with, _ = neighbours(r, s, labels)
-	i := r.IntN(s.N)
-	setRow(with, i, func(int) float64 { return []float64{1e6, -1e6, 1e300, 1}[r.IntN(4)] })
-	if labels {
-		with.Y[i] = float64(r.IntN(2))
-	}
-	without = cloned(with)
-	setRow(without, i, func(int) float64 { return math.NaN() })
-	return with, without
-}
-
 // A row that comes or goes is hidden by what was charged, in every method, whichever of the
 // tables is the real one: T2 of internal/ledger/blocks.md. Sums of clipped gradients move by half
 // of what another row in its place may move them.
@@ -321,17 +140,17 @@ func TestReplaysOfRowsThatMoveToAnotherBlock(t *testing.T) {
 		for k := range 4 {
 			s := table.Shape{N: 23, D: 2, Intercept: k%2 == 0}
 			plan := func() *plan.Plan {
-				p, err := a.Plan(s, generous, privacy.Concentrated{})
+				p, err := a.Plan(s, plantest.Generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
 				return p
 			}
-			x, y := comingRows(r, s, a.Labels)
+			x, y := plantest.ComingRows(r, s, a.Labels)
 			if k%4 > 1 {
 				x, y = y, x
 			}
-			shares, err := replay(t, plan, x, y)
+			shares, err := plantest.Replay(t, plan, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -356,7 +175,7 @@ func TestReplaysOfL1(t *testing.T) {
 		for _, s := range []table.Shape{{N: 23, D: 2, Intercept: true}, {N: 23, D: 2, Intercept: false}, {N: 7, D: 1, Intercept: false}} {
 			a := L1{Method: method, Radius: 2}
 			for range 10 {
-				x, y := neighbours(r, s, false)
+				x, y := plantest.Neighbours(r, s, false)
 				for _, table := range []table.Data{x, y} {
 					p, err := a.Plan(s, privacy.Budget{Epsilon: 1}, nil)
 					if err != nil {
@@ -466,11 +285,11 @@ func TestReplaysRefuteMutants(t *testing.T) {
 		var found error
 		r := rand.New(rand.NewPCG(2, 2))
 		for range 40 {
-			a, b := neighbours(r, s, false)
+			a, b := plantest.Neighbours(r, s, false)
 			if how == "it divides by the rows that say something" {
-				a, b = comingRows(r, s, false)
+				a, b = plantest.ComingRows(r, s, false)
 			}
-			if _, err := replay(t, plan, a, b); err != nil {
+			if _, err := plantest.Replay(t, plan, a, b); err != nil {
 				found = err
 			}
 		}

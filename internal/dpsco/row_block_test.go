@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/dpsco/magnitude"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -226,18 +227,18 @@ func TestBlocksGiveWhatSingleRowsGive(t *testing.T) {
 	for d := 1; d <= 24; d++ {
 		for k := range 8 {
 			s := table.Shape{D: d, Intercept: k%2 == 0, N: 40}
-			x, _ := neighbours(r, s, false)
+			x, _ := plantest.Neighbours(r, s, false)
 			for i := range x.Y { // most rows are ordinary
 				if i%4 > 0 {
-					setRow(x, i, func(int) float64 { return r.NormFloat64() })
+					plantest.SetRow(x, i, func(int) float64 { return r.NormFloat64() })
 				}
 			}
 			if k&2 != 0 {
 				sizes := make([]int, 0, s.N)
 				for left := s.N; left > 0; left -= sizes[len(sizes)-1] {
-					sizes = append(sizes, min(left, 1+r.IntN(maxFellows)))
+					sizes = append(sizes, min(left, 1+r.IntN(plantest.MaxFellows)))
 				}
-				x = grouped(x, sizes)
+				x = plantest.Grouped(x, sizes)
 			}
 			rows := len(x.Y)
 			if k&4 != 0 {

@@ -55,10 +55,18 @@ type publicFactsUser interface {
 	withPublicFacts(Scaled) plan.Algorithm
 }
 
+// sourcesUser is such an algorithm of another package, whose plan depends on the number of columns alone.
+type sourcesUser interface {
+	WithSources(n int) plan.Algorithm
+}
+
 // Inner returns Algorithm with the public facts that its plan depends on filled in.
 func (a Scaled) Inner() plan.Algorithm {
-	if f, ok := a.Algorithm.(publicFactsUser); ok {
+	switch f := a.Algorithm.(type) {
+	case publicFactsUser:
 		return f.withPublicFacts(a)
+	case sourcesUser:
+		return f.WithSources(a.Sources)
 	}
 	return a.Algorithm
 }

@@ -12,7 +12,9 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/release"
+	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -43,7 +45,7 @@ func years(n int, labels bool) (x, shifted table.Data) {
 			}
 		}
 	}
-	x = cloned(shifted)
+	x = plantest.Clone(shifted)
 	for i := range n {
 		x.X[0][i], x.X[1][i] = x.X[0][i]+2015, x.X[1][i]-64
 		if !labels {
@@ -201,14 +203,14 @@ func TestACentreNeedsAnIntercept(t *testing.T) {
 // A score with the centre of the target is that of the shifted target.
 func TestAScoreTakesTheCentreOfTheTarget(t *testing.T) {
 	x := scoreTable(7, 20_000, false)
-	far := cloned(x)
+	far := plantest.Clone(x)
 	for i := range far.Y {
 		far.Y[i] = math.Round(far.Y[i]*1024)/1024 + 4096
 		x.Y[i] = far.Y[i] - 4096
 	}
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
-	one := metricsOf(t, Score{Coefficients: []float64{0.25 + 4096, 1}, Scale: 2, Centre: 4096}, far, b, 3)
-	other := metricsOf(t, Score{Coefficients: []float64{0.25, 1}, Scale: 2}, x, b, 3)
+	one := metricsOf(t, score.Metrics{Coefficients: []float64{0.25 + 4096, 1}, Scale: 2, Centre: 4096}, far, b, 3)
+	other := metricsOf(t, score.Metrics{Coefficients: []float64{0.25, 1}, Scale: 2}, x, b, 3)
 	for k, m := range one {
 		if *m.Value != *other[k].Value && math.Abs(*m.Value / *other[k].Value - 1) > 1e-6 {
 			t.Errorf("%s: %v, of the shifted target %v", m.Name, *m.Value, *other[k].Value)
@@ -254,7 +256,7 @@ func TestAYearIsFoundWithoutACentre(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, k))
+				r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, k))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -31,7 +32,7 @@ func TestScalesThatAreFarTooSmallCostLittle(t *testing.T) {
 			if a.Labels {
 				x = labelLaw("gauss", 30_000, 5, 1)
 			}
-			x.X = cloned(x).X
+			x.X = plantest.Clone(x).X
 			for _, j := range features {
 				for i := range x.X[j] {
 					x.X[j][i] *= times
@@ -103,7 +104,7 @@ func TestFitsThatFindScalesReplay(t *testing.T) {
 	found := replayStandardised(t, 33, findingFits, func(r *rand.Rand, name string, x, y table.Data) {
 		ofSizes(r, x, y, name != "labels" && name != "counts")
 	}, func(name string, a standardised, z float64, x table.Data) bool {
-		_, hidden := a.Scales.find(cloned(x), mech.Gaussian{NoiseMultiplier: z / math.Sqrt(a.Scales.Share)}, mechtest.Source(t, 1))
+		_, hidden := a.Scales.find(plantest.Clone(x), mech.Gaussian{NoiseMultiplier: z / math.Sqrt(a.Scales.Share)}, mechtest.Source(t, 1))
 		return hidden == nil && standardises(a.Fit) // whose noise is that of one estimate
 	})
 	if found < 200 {
@@ -131,7 +132,7 @@ func seekingMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *plan.Pl
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Method = mayReleaseLess
+	p.Method = plantest.MayReleaseLess
 	return p
 }
 
@@ -153,7 +154,7 @@ func TestMediansThatFindScalesReplay(t *testing.T) {
 		ofSizes(r, x, y, true)
 	}, func(a L1, epsilon float64, x table.Data) bool {
 		f := newStaged(a.withPublicFacts(withoutScales(a, x.Shape)).(L1).withDefaults(x.Shape, epsilon), x.Shape, epsilon)
-		scales, hidden := f.findScales(cloned(x).FirstRows(), mechtest.Source(t, 1))
+		scales, hidden := f.findScales(plantest.Clone(x).FirstRows(), mechtest.Source(t, 1))
 		return scales != nil && hidden == nil
 	})
 	if found < 60 {
@@ -177,7 +178,7 @@ func TestFitsFindScales(t *testing.T) {
 		default:
 			x, target = drawLaw("gauss", 30_000, 5, 1), 4e4
 		}
-		rows := cloned(x)
+		rows := plantest.Clone(x)
 		for j, size := range sizes {
 			scaleBy(rows.X[j], size)
 		}
@@ -187,7 +188,7 @@ func TestFitsFindScales(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := coefficients(p.Run(t.Context(), cloned(rows), mechtest.Source(t, seed)))
+			w, err := coefficients(p.Run(t.Context(), plantest.Clone(rows), mechtest.Source(t, seed)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +233,7 @@ func TestNoiseAloneShowsNoScale(t *testing.T) {
 		tiny, ones, large := 0, 0, 0
 		src := mechtest.Source(t, 5)
 		for range times {
-			scales, _ := s.find(cloned(x), noise, src)
+			scales, _ := s.find(plantest.Clone(x), noise, src)
 			for _, scale := range scales.X {
 				switch {
 				case scale < .5:
@@ -283,7 +284,7 @@ func TestSizesOfColumns(t *testing.T) {
 			x.X[0][i] = c.value(r)
 		}
 		for _, noise := range []mech.Mechanism{mech.Gaussian{NoiseMultiplier: 20}, mech.Laplace{Epsilon: .1}} {
-			found, hidden := unscaled(withNumbers(1), true).find(cloned(x), noise, mechtest.Source(t, 3))
+			found, hidden := unscaled(withNumbers(1), true).find(plantest.Clone(x), noise, mechtest.Source(t, 3))
 			if got := found.X[0]; (hidden != nil) != (got == unseenScale) || got != c.size && !(name == "years, half of 2048" && got == 2048) {
 				t.Errorf("%s: %v, not %v", name, got, c.size)
 			}
@@ -358,7 +359,7 @@ func TestDeltaOfATargetWithoutAScale(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+		r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -476,7 +477,7 @@ func TestAHiddenTargetHasNoErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+			r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -515,7 +516,7 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+			r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -541,7 +542,7 @@ func TestHiddenColumnsOfAStoppedFit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, err := p.Run(stopped, cloned(x), mechtest.Source(t, 1)); !errors.Is(err, context.Canceled) || r.Coefficients != nil {
+		if r, err := p.Run(stopped, plantest.Clone(x), mechtest.Source(t, 1)); !errors.Is(err, context.Canceled) || r.Coefficients != nil {
 			t.Errorf("%T: %v, %v", a, r.Coefficients, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/solve"
@@ -50,25 +51,25 @@ func standardisedFits(s table.Shape) map[string]standardised {
 // second histogram.
 func standardisedPlan(t *testing.T, a standardised, s table.Shape, z float64) *plan.Plan {
 	p := planOf(t, a, s, z)
-	p.Method = mayReleaseLess
+	p.Method = plantest.MayReleaseLess
 	return p
 }
 
 // nearNeighbours are neighbours whose columns lie together near 1, but for one row, so that these are moved.
 func nearNeighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
-	a, _ = neighbours(r, s, labels)
+	a, _ = plantest.Neighbours(r, s, labels)
 	other := r.IntN(s.N)
 	for i := range s.N {
 		y := a.Y[i]
 		if i != other || r.IntN(2) == 0 {
-			setRow(a, i, func(j int) float64 { return 0.97 + 0.001*float64(i+max(j, 0)) })
+			plantest.SetRow(a, i, func(j int) float64 { return 0.97 + 0.001*float64(i+max(j, 0)) })
 		}
 		if labels {
 			a.Y[i] = y
 		}
 	}
-	b = cloned(a)
-	setRow(b, other, func(int) float64 { return hostile(r) })
+	b = plantest.Clone(a)
+	plantest.SetRow(b, other, func(int) float64 { return plantest.Hostile(r) })
 	if labels {
 		b.Y[other] = float64(r.IntN(2))
 	}
@@ -80,14 +81,14 @@ func nearRecords(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
 	sizes, rows := make([]int, s.N), s
 	rows.N = 0
 	for u := range sizes {
-		sizes[u] = 1 + r.IntN(maxFellows)
+		sizes[u] = 1 + r.IntN(plantest.MaxFellows)
 		rows.N += sizes[u]
 	}
 	x, _ := nearNeighbours(r, rows, labels)
-	rows.N = maxFellows
-	y, z := neighbours(r, rows, labels)
+	rows.N = plantest.MaxFellows
+	y, z := plantest.Neighbours(r, rows, labels)
 	changed := r.IntN(s.N)
-	return withRecord(x, sizes, changed, y, 1+r.IntN(maxFellows)), withRecord(x, sizes, changed, z, 1+r.IntN(maxFellows))
+	return plantest.WithRecord(x, sizes, changed, y, 1+r.IntN(plantest.MaxFellows)), plantest.WithRecord(x, sizes, changed, z, 1+r.IntN(plantest.MaxFellows))
 }
 
 // One replaced row moves the integers of both histograms, and of all releases of the fit on columns that were
@@ -115,14 +116,14 @@ func replayStandardised(t *testing.T, seed uint64, fits func(table.Shape) map[st
 	for k := range 160 {
 		s := table.Shape{N: 1 + r.IntN(23), D: 2 + k%3, Intercept: true}
 		for name, a := range fits(s) {
-			made := []func(*rand.Rand, table.Shape, bool) (table.Data, table.Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4]
+			made := []func(*rand.Rand, table.Shape, bool) (table.Data, table.Data){nearNeighbours, plantest.Neighbours, nearNeighbours, nearRecords}[k%4]
 			x, y := made(r, s, name == "labels")
 			if name == "counts" && k%4 < 2 {
-				asCounts(r, &x, &y)
+				plantest.AsCounts(r, &x, &y)
 			}
 			change(r, name, x, y)
 			z := []float64{0.005, 0.1, 3}[k%3]
-			shares, err := replay(t, func() *plan.Plan { return standardisedPlan(t, a, s, z) }, x, y)
+			shares, err := plantest.Replay(t, func() *plan.Plan { return standardisedPlan(t, a, s, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -145,10 +146,10 @@ func look(t *testing.T, a standardised, s table.Shape, z float64, x table.Data) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		return placement(cloned(x), a.Centres.Columns, mech.Gaussian{NoiseMultiplier: math.Sqrt((1 - a.Centres.Position) / (2 * cost.Rho * a.Centres.Position))}, nil, mechtest.Source(t, 1))
+		return placement(plantest.Clone(x), a.Centres.Columns, mech.Gaussian{NoiseMultiplier: math.Sqrt((1 - a.Centres.Position) / (2 * cost.Rho * a.Centres.Position))}, nil, mechtest.Source(t, 1))
 	}
 	position, detail := mech.Gaussian{NoiseMultiplier: z / math.Sqrt(positionShare)}, mech.Gaussian{NoiseMultiplier: z / math.Sqrt(detailShare)}
-	return placement(cloned(x), a.Centres.Columns, position, detail, mechtest.Source(t, 1))
+	return placement(plantest.Clone(x), a.Centres.Columns, position, detail, mechtest.Source(t, 1))
 }
 
 // Every way to be wrong is found by a replay.
@@ -185,7 +186,7 @@ func refutePlacements(t *testing.T, s table.Shape, planned, less func() *plan.Pl
 		r := rand.New(rand.NewPCG(32, 2))
 		for range 60 {
 			x, y := nearNeighbours(r, s, false)
-			_, err := replay(t, func() *plan.Plan {
+			_, err := plantest.Replay(t, func() *plan.Plan {
 				p := planned()
 				mutant(p)
 				return p
@@ -388,7 +389,7 @@ func TestDescentsKeepTheirDelta(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := g.run(t.Context(), cloned(x), mechtest.Source(t, 1))
+		got, err := g.run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -498,7 +499,7 @@ func TestHowOftenACentreIsMissed(t *testing.T) {
 				if err != nil || !p.FindsScales {
 					t.Fatalf("%v: %+v", err, p)
 				}
-				fit, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+				fit, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -41,7 +42,7 @@ func TestWhatStreamsKeepsNoRows(t *testing.T) {
 
 func TestScoresKeepNoRows(t *testing.T) {
 	const n = 50_000
-	for name, a := range map[string]Score{"residuals": {}, "labels": {Labels: true}, "counts": {Counts: true}} {
+	for name, a := range map[string]score.Metrics{"residuals": {}, "labels": {Labels: true}, "counts": {Counts: true}} {
 		a.Coefficients = []float64{0, 1}
 		few, more := ran(t, a, normalTable(1, n, 1, 4)), ran(t, a, normalTable(1, 4*n, 1, 4))
 		if kept := more.bytes - few.bytes; kept > 8*3*n/2 || more.columns > plan.StreamColumns || !more.streams {

@@ -17,14 +17,5 @@ func powerOfTwo(v float64) float64 {
 
 func square(v float64) float64 { return v * v }
 
-// minus returns x - q y.
-func minus(x []float64, q float64, y []float64) []float64 {
-	z := make([]float64, len(x))
-	for j := range z {
-		z[j] = x[j] - q*y[j]
-	}
-	return z
-}
-
 // roundOff is the largest coefficient, as a fraction of the radius, that counts as the rounding error of 0.
 const roundOff = 1e-13

@@ -13,7 +13,9 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/release"
+	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -92,7 +94,7 @@ func weighedResult(t *testing.T, a plan.Algorithm, counts bool, x table.Data, b 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+	r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,9 +209,9 @@ func TestWeightsAreRefused(t *testing.T) {
 // weightNeighbours are tables with weights and offsets, of all kinds in the one row that
 // differs: in some pairs by its weight alone, from none to the largest one.
 func weightNeighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data) {
-	a, b = neighbours(r, s, labels)
+	a, b = plantest.Neighbours(r, s, labels)
 	if r.IntN(3) == 0 {
-		b = cloned(a)
+		b = plantest.Clone(a)
 	}
 	give := func(old func() float64, kinds func(i int) (float64, float64), differs func(i int) bool) (v, w []float64) {
 		v, w = make([]float64, s.N), make([]float64, s.N)
@@ -233,10 +235,10 @@ func weightNeighbours(r *rand.Rand, s table.Shape, labels bool) (a, b table.Data
 		if r.IntN(2) == 0 {
 			return 0, maxWeight
 		}
-		return hostile(r), hostile(r)
+		return plantest.Hostile(r), plantest.Hostile(r)
 	}, differs)
 	if r.IntN(2) == 0 {
-		a.Offset, b.Offset = give(r.NormFloat64, func(int) (float64, float64) { return hostile(r), hostile(r) }, differs)
+		a.Offset, b.Offset = give(r.NormFloat64, func(int) (float64, float64) { return plantest.Hostile(r), plantest.Hostile(r) }, differs)
 	}
 	return a, b
 }
@@ -272,13 +274,13 @@ func TestReplaysOfWeights(t *testing.T) {
 				s = x.Shape
 			}
 			plan := func() *plan.Plan {
-				p, err := scaled.Plan(s, generous, privacy.Concentrated{})
+				p, err := scaled.Plan(s, plantest.Generous, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
 				return p
 			}
-			shares, err := replay(t, plan, x, y)
+			shares, err := plantest.Replay(t, plan, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -301,7 +303,7 @@ func inPairs(x table.Data) table.Data {
 	for i := 0; i < x.N; i += 2 {
 		pairs = append(pairs, min(2, x.N-i))
 	}
-	x = grouped(x, pairs)
+	x = plantest.Grouped(x, pairs)
 	x.MaxRows = 2
 	return x
 }
@@ -321,16 +323,16 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 		for name, tau := range map[string]float64{"staged": 0.5, "staged, another quantile": 0.8} {
 			algorithms[name] = Scaled{Algorithm: L1{Method: catalogue.MethodStaged, Tau: tau, MaxWeight: maxWeight}, X: table.Repeat(2, s.Columns()), Y: 1, MaxRows: rows}
 		}
-		for name, score := range map[string]Score{"score": {}, "score of labels": {Labels: true}, "score of counts": {Counts: true}} {
+		for name, score := range map[string]score.Metrics{"score": {}, "score of labels": {Labels: true}, "score of counts": {Counts: true}} {
 			score.Coefficients, score.MaxWeight, score.MaxRows = table.Repeat(0.5, s.D), maxWeight, rows
 			algorithms[name] = score
 		}
 		for name, a := range algorithms {
 			b := privacy.Budget{Epsilon: 60}
-			if _, score := a.(Score); score && k%4 > 1 {
+			if _, score := a.(score.Metrics); score && k%4 > 1 {
 				b.Delta = 1e-2
 			}
-			_, err := replay(t, func() *plan.Plan {
+			_, err := plantest.Replay(t, func() *plan.Plan {
 				p, err := a.Plan(s, b, privacy.Concentrated{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -354,10 +356,10 @@ func TestReplaysOfLightWeightsInStages(t *testing.T) {
 		for i := range x.N {
 			x.Weight[i] = .01 * maxWeight * float64(1+i%3)
 		}
-		y, i := cloned(x), r.IntN(x.N)
+		y, i := plantest.Clone(x), r.IntN(x.N)
 		x.Weight[i], y.Weight[i] = []float64{0, .02 * maxWeight, math.NaN()}[k%3], maxWeight
-		y.Y[i] = hostile(r)
-		shares, err := replay(t, func() *plan.Plan {
+		y.Y[i] = plantest.Hostile(r)
+		shares, err := plantest.Replay(t, func() *plan.Plan {
 			a := L1{Method: catalogue.MethodStaged, Tau: []float64{.2, .9, .5}[k/3%3], MaxWeight: maxWeight}
 			p, err := Scaled{Algorithm: a, X: table.Repeat(1, x.Columns()), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
 			if err != nil {
@@ -393,14 +395,14 @@ func TestEveryMethodTakesWeights(t *testing.T) {
 			for _, persons := range []bool{false, true} {
 				data, rows := x, 0
 				if persons {
-					data, rows = grouped(x, slices.Repeat([]int{2}, x.N/2)), 2
+					data, rows = plantest.Grouped(x, slices.Repeat([]int{2}, x.N/2)), 2
 					data.MaxRows = 2
 				}
 				p, err := Scaled{Algorithm: a, X: table.Repeat(1, 2), Y: 1, MaxRows: rows}.Plan(data.Shape, privacy.Budget{Epsilon: 300, Delta: 1e-6}, privacy.Concentrated{})
 				if err != nil {
 					t.Fatal(method, err)
 				}
-				w, err := coefficients(p.Run(t.Context(), cloned(data), mechtest.Source(t, 5)))
+				w, err := coefficients(p.Run(t.Context(), plantest.Clone(data), mechtest.Source(t, 5)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -464,7 +466,7 @@ func TestWeightedMediansAreThoseOfRepeatedRows(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					w, err := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 6)))
+					w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 6)))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -500,7 +502,7 @@ func TestTheInterceptIsWeighted(t *testing.T) {
 // A score of rows with weights is that of repeated rows: with much budget the same, and with
 // little it covers that.
 func TestScoresAreWeighted(t *testing.T) {
-	for model, score := range map[string]Score{"linear": {}, "logistic": {Labels: true, Positive: 1}, "poisson": {Counts: true}} {
+	for model, score := range map[string]score.Metrics{"linear": {}, "logistic": {Labels: true, Positive: 1}, "poisson": {Counts: true}} {
 		x := weightedLaw(model, 40_000, 10)
 		score.Coefficients = []float64{0.2, 0.8, -0.3}
 		many := repeated(x)
@@ -511,7 +513,7 @@ func TestScoresAreWeighted(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 11))
+				r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 11))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/describe"
 	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
@@ -100,13 +100,13 @@ type quality struct {
 func (c Config) describeOnce(ctx context.Context, t *Table, epsilon float64) (quality, error) {
 	q := quality{given: new(within), covered: new(within), scales: new(within), near: new(within)}
 	all, exact := slices.Concat([][]float64{t.Y}, t.X), make([]release.Scale, 0)
-	r, err := t.described(ctx, dpsco.SuggestScales{Columns: t.columns()}, 1e4)
+	r, err := t.described(ctx, describe.Scales{Columns: t.columns()}, 1e4)
 	if err != nil {
 		return q, err
 	}
 	exact = append(exact, r.Scales...)
 	for range c.draws() {
-		r, err := t.described(ctx, dpsco.Describe{Columns: t.columns()}, epsilon)
+		r, err := t.described(ctx, describe.Figures{Columns: t.columns()}, epsilon)
 		if err != nil {
 			return q, err
 		}
@@ -118,7 +118,7 @@ func (c Config) describeOnce(ctx context.Context, t *Table, epsilon float64) (qu
 			if q.given.count(f.Value != nil); f.Value == nil {
 				continue
 			}
-			j := slices.IndexFunc(t.columns(), func(c dpsco.Column) bool { return c.Name == f.Column })
+			j := slices.IndexFunc(t.columns(), func(c describe.Column) bool { return c.Name == f.Column })
 			if off := rankError(all[j], *f.Value, percent); percent == 50 {
 				q.median.add(off)
 			} else {
@@ -128,7 +128,7 @@ func (c Config) describeOnce(ctx context.Context, t *Table, epsilon float64) (qu
 				q.covered.count(rankError(all[j], *f.Low, percent, -1) == 0 && rankError(all[j], *f.High, percent, 1) == 0)
 			}
 		}
-		if r, err = t.described(ctx, dpsco.SuggestScales{Columns: t.columns()}, epsilon); err != nil {
+		if r, err = t.described(ctx, describe.Scales{Columns: t.columns()}, epsilon); err != nil {
 			return q, err
 		}
 		for j, s := range r.Scales {
@@ -164,10 +164,10 @@ func rankError(values []float64, v, percent float64, side ...int) float64 {
 }
 
 // columns returns the columns of a table, the target first.
-func (t *Table) columns() []dpsco.Column {
-	all := []dpsco.Column{{Name: "c0", Whole: areWhole(t.Y), Scale: t.TargetScale}}
+func (t *Table) columns() []describe.Column {
+	all := []describe.Column{{Name: "c0", Whole: areWhole(t.Y), Scale: t.TargetScale}}
 	for j, s := range t.Scales {
-		all = append(all, dpsco.Column{Name: fmt.Sprint("c", j+1), Whole: areWhole(t.X[j]), Scale: s})
+		all = append(all, describe.Column{Name: fmt.Sprint("c", j+1), Whole: areWhole(t.X[j]), Scale: s})
 	}
 	return all
 }
@@ -221,7 +221,7 @@ func (c Config) writeScaled(ctx context.Context, w io.Writer, did func(string)) 
 // rescaled returns the table with the scales that dp_scales suggests, and its columns moved to the
 // suggested centres.
 func (t *Table) rescaled(ctx context.Context, epsilon float64) (*Table, error) {
-	r, err := t.described(ctx, dpsco.SuggestScales{Columns: t.columns()}, epsilon)
+	r, err := t.described(ctx, describe.Scales{Columns: t.columns()}, epsilon)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/dpsco/release"
+	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -177,7 +177,7 @@ func (s *scoring) run(ctx context.Context, epsilon float64, k int) ([]release.Me
 		return nil, err
 	}
 	t := from.draw(rand.New(rand.NewPCG(uint64(k), 21)), s.n)
-	a := dpsco.Score{Coefficients: from.w, Labels: s.labels, TargetUnscaled: s.unscaled}
+	a := score.Metrics{Coefficients: from.w, Labels: s.labels, TargetUnscaled: s.unscaled}
 	if !s.labels && !s.unscaled {
 		a.Scale = t.TargetScale
 	}

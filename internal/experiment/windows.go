@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/moments"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -79,8 +80,8 @@ func shareOf(requests int) (float64, error) {
 	return privacy.Concentrated{}.Epsilon(privacy.Gaussian{NoiseMultiplier: z * math.Sqrt(float64(requests))}, delta)
 }
 
-// moments are sums of daily second moments.
-type moments struct {
+// dailyMoments are sums of daily second moments.
+type dailyMoments struct {
 	features, target float64 // scales
 	sums             []float64
 	variance         float64
@@ -88,12 +89,12 @@ type moments struct {
 }
 
 // addDay releases the second moments of a day and adds them.
-func (m *moments) addDay(ctx context.Context, t *Table) error {
+func (m *dailyMoments) addDay(ctx context.Context, t *Table) error {
 	scales := make([]float64, len(t.X))
 	for j := range scales {
 		scales[j] = m.features
 	}
-	p, err := dpsco.Scaled{Algorithm: dpsco.SecondMoments{}, X: scales, Y: m.target, Sources: t.D}.Plan(t.Shape, yearlyBudget, privacy.Concentrated{})
+	p, err := dpsco.Scaled{Algorithm: moments.Sums{}, X: scales, Y: m.target, Sources: t.D}.Plan(t.Shape, yearlyBudget, privacy.Concentrated{})
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (m *moments) addDay(ctx context.Context, t *Table) error {
 }
 
 // unit returns the unit of a term.
-func (m *moments) unit(term int) float64 {
+func (m *dailyMoments) unit(term int) float64 {
 	switch term {
 	case 0:
 		return 1
@@ -122,7 +123,7 @@ func (m *moments) unit(term int) float64 {
 
 // fit returns the coefficients that dp_linear_from_moments computes from the sums (second_moments.md), for
 // the target with this number among terms, in the table's units.
-func (m *moments) fit(target int) []float64 {
+func (m *dailyMoments) fit(target int) []float64 {
 	var order []int
 	for i := range m.terms {
 		if i != target {
@@ -224,7 +225,7 @@ func (g growing) compare(ctx context.Context, r *rand.Rand, found distances) err
 	}
 	other := g.otherRelation()
 	found.add("exact other", window.otherWay().fitLinear(), other)
-	for way, m := range map[string]*moments{"": {features: 1, target: 1}, "close ": {features: .6, target: .9}} {
+	for way, m := range map[string]*dailyMoments{"": {features: 1, target: 1}, "close ": {features: .6, target: .9}} {
 		for day := range g.days {
 			if err := m.addDay(ctx, window.part(day*g.rows, (day+1)*g.rows)); err != nil {
 				return err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/describe"
 	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/ledger"
@@ -24,19 +24,19 @@ func (c *claim) describes() bool { return c.Model == describeModel || c.Model ==
 
 // planDescription returns the plan of a description or of suggested scales, in the units of the table.
 func (s *Sidecar) planDescription(c *claim, n int64) (*plan.Plan, error) {
-	var columns []dpsco.Column
+	var columns []describe.Column
 	for _, name := range c.columns() {
 		levels, _ := c.levels(name)
-		columns = append(columns, dpsco.Column{
+		columns = append(columns, describe.Column{
 			Name: name, Levels: levels, Scale: c.unit(name).Scale,
 			Flag: slices.Contains(c.Request.Flags, name), Whole: slices.Contains(c.Request.Whole, name),
 		})
 	}
 	var description interface {
 		Plan(table.Shape, privacy.Budget, privacy.Accountant) (*plan.Plan, error)
-	} = dpsco.Describe{Columns: columns, MaxRows: c.Dataset.MaxRows}
+	} = describe.Figures{Columns: columns, MaxRows: c.Dataset.MaxRows}
 	if c.Model == scalesModel {
-		description = dpsco.SuggestScales{Columns: columns, MaxRows: c.Dataset.MaxRows}
+		description = describe.Scales{Columns: columns, MaxRows: c.Dataset.MaxRows}
 	}
 	return description.Plan(c.shape(n), c.budget(), s.accountant(c))
 }

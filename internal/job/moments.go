@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/moments"
 	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/ledger"
 )
@@ -36,7 +37,7 @@ func (s *Sidecar) publishMoments(ctx context.Context, c *claim, f fitted, step i
 // recipe returns the algorithm of a request, without its scales.
 func (c *claim) recipe() (plan.Algorithm, error) {
 	if c.sumsMoments() {
-		return dpsco.SecondMoments{}, nil
+		return moments.Sums{}, nil
 	}
 	return dpsco.Recipe(c.Model, c.options(), c.slopes())
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/ledger"
 )
 
@@ -25,7 +25,7 @@ type scored struct {
 
 // planScore returns the plan of a score, in the units of the table.
 func (s *Sidecar) planScore(c *claim, n int64) (*plan.Plan, error) {
-	score := dpsco.Score{
+	score := score.Metrics{
 		MaxRows:      c.Dataset.MaxRows,
 		Coefficients: c.Scored.Coefficients, Labels: catalogue.Classifies(c.Scored.Model),
 		Negative: c.label(c.Scored.Parameters.Negative), Positive: c.label(c.Scored.Parameters.Positive),

@@ -510,13 +510,13 @@ var mutants = []mutant{
 	{"hidden directions leave the constant an interval", "internal/dpsco/release/release.go",
 		"|| j == 0 && r.Intercept)", "|| j == 0 && r.Cut)", []tests{{"./internal/dpsco", "TestAHiddenDirectionNames"}}},
 	{"score: heavy tails have no intervals, however much is seen of them", "internal/dpsco/magnitude/tails.go",
-		"if seenAlone*of.sd <= coarseNoise*of.rows {", "if seenAlone*of.sd <= 0*of.rows {", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
+		"if seenAlone*of.sd <= coarseNoise*of.rows {", "if seenAlone*of.sd <= 0*of.rows {", []tests{{"./internal/dpsco/score", "TestHeavyTailsOfScores"}}},
 	{"score: heavy tails have intervals where next to nothing is seen of them", "internal/dpsco/magnitude/tails.go",
-		"if seenAlone*of.sd <= coarseNoise*of.rows {", "if seenAlone*of.sd <= 1e9*of.rows {", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
-	{"score: a target that noise hides is of size 1", "internal/dpsco/score_rows.go",
-		"m.unknown = m.TargetUnscaled && !seen;", "m.unknown = false;", []tests{{"./internal/dpsco", "TestScoresOfWhatIsRareCover"}}},
-	{"score: squares of the heaviest tails have intervals", "internal/dpsco/score_metrics.go",
-		"Fine: 2}", "Fine: 0}", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
+		"if seenAlone*of.sd <= coarseNoise*of.rows {", "if seenAlone*of.sd <= 1e9*of.rows {", []tests{{"./internal/dpsco/score", "TestHeavyTailsOfScores"}}},
+	{"score: a target that noise hides is of size 1", "internal/dpsco/score/rows.go",
+		"m.unknown = m.TargetUnscaled && !seen;", "m.unknown = false;", []tests{{"./internal/dpsco/score", "TestScoresOfWhatIsRareCover"}}},
+	{"score: squares of the heaviest tails have intervals", "internal/dpsco/score/metrics.go",
+		"Fine: 2}", "Fine: 0}", []tests{{"./internal/dpsco/score", "TestHeavyTailsOfScores"}}},
 	{"joint: a direction that few rows tell about has intervals", "internal/dpsco/joint_intervals.go",
 		"return max(f.floored, f.shortenedCount)", "return f.floored", []tests{{"./internal/dpsco", "TestARareFlagWithALargeEffect"}}},
 	{"newton: counts beside zeros are as large as their scale", "internal/dpsco/newton_poisson.go",
@@ -568,13 +568,13 @@ var mutants = []mutant{
 		"case !f.arrives, f.falls, floats", "case floats", []tests{{"./internal/dpsco", "TestAStepThatWasCutShort"}}},
 	{"newton: exposures are left out", "internal/dpsco/table/block.go",
 		`	if b.Offset != nil {`, `	if b.Offset == nil && len(b.Offset) > 0 {`, []tests{{"./internal/dpsco", "TestPoissonIntervalsCover"}}},
-	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
-		`g.noises[centreRelease].Release(total`, `mech.Gaussian{NoiseMultiplier: g.noises[centreRelease].(mech.Gaussian).NoiseMultiplier / 2}.Release(total`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
-	{"score: the rate is the table's own", "internal/dpsco/score_counts.go",
+	{"score: the rate has half of its noise", "internal/dpsco/score/counts.go",
+		`g.noises[centreRelease].Release(total`, `mech.Gaussian{NoiseMultiplier: g.noises[centreRelease].(mech.Gaussian).NoiseMultiplier / 2}.Release(total`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
+	{"score: the rate is the table's own", "internal/dpsco/score/counts.go",
 		`	m.centre, m.rateDoubt = m.rate(rows, m.targets.Edge(), src)`, `	m.centre, m.rateDoubt = m.rate(rows, m.targets.Edge(), src)
 	if y := rows.Y[0]; y > 0 && y < 1e9 {
 		m.centre *= 1 + y
-	}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	}`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
 	{"newton: rows without numbers have a length", "internal/dpsco/row_block.go",
 		`length[i], e[i] = math.NaN(), math.NaN()`, `length[i], e[i] = 1, 0`, []tests{{"./internal/dpsco", "TestRowsWithoutNumbersAreOneRowToNewton"}}},
 
@@ -604,7 +604,7 @@ var mutants = []mutant{
 		"		table.Gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
 	{"weights: medians have weights of the target alone", "internal/dpsco/weights.go",
 		`range append(slices.Clone(x.X), x.Y) {`, `range append(slices.Clone(x.X[:0]), x.Y) {`, []tests{{"./internal/dpsco", "TestWeightedMedians"}}},
-	{"weights: scores count rows beside weighted numbers", "internal/dpsco/score_metrics.go",
+	{"weights: scores count rows beside weighted numbers", "internal/dpsco/score/metrics.go",
 		"	if m.weighted {\n", "	if m.weighted && one == 0 {\n", []tests{{"./internal/dpsco", "TestScoresAreWeighted"}}},
 
 	// Means.
@@ -756,28 +756,28 @@ var mutants = []mutant{
 		"	sumMoments(x, c).Release(h, noise, src)\n", "	sumMoments(x, c).Release(h, mech.Gaussian{NoiseMultiplier: noise.(mech.Gaussian).NoiseMultiplier / 2}, src)\n", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
 	{"second moments released once more than charged", "internal/dpsco/whiten.go",
 		`p := linalg.NewWhitener(secondMoments(x, contract, noise, src),`, "secondMoments(x, contract, noise, src)\n		p := linalg.NewWhitener(secondMoments(x, contract, noise, src),", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
-	{"a score's histogram of residuals is not charged", "internal/dpsco/score.go",
-		`if noise, made := g.noises[name]; made {`, `if noise, made := g.noises[name]; made && name != sizesRelease {`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
-	{"a score's histograms of scales are not charged", "internal/dpsco/score.go",
-		`if noise, made := g.noises[name]; made {`, `if noise, made := g.noises[name]; made && name != scalesRelease {`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
-	{"a score that looks for scales spends more than its epsilon", "internal/dpsco/score.go",
-		"all[name] = share * (1 - own)", "all[name] = share", []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
-	{"a score's scale follows the rows", "internal/dpsco/score_rows.go",
+	{"a score's histogram of residuals is not charged", "internal/dpsco/score/score.go",
+		`if noise, made := g.noises[name]; made {`, `if noise, made := g.noises[name]; made && name != sizesRelease {`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
+	{"a score's histograms of scales are not charged", "internal/dpsco/score/score.go",
+		`if noise, made := g.noises[name]; made {`, `if noise, made := g.noises[name]; made && name != scalesRelease {`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
+	{"a score that looks for scales spends more than its epsilon", "internal/dpsco/score/score.go",
+		"all[name] = share * (1 - own)", "all[name] = share", []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
+	{"a score's scale follows the rows", "internal/dpsco/score/rows.go",
 		"m.scale, m.unit = size, size\n", "m.scale, m.unit = size*(1+math.Abs(rows.Y[0])), size\n", []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
-	{"a score's residuals have the size of the target", "internal/dpsco/score_rows.go",
-		"		m.unit = max(size, minUnit*m.scale)\n", "		m.unit = max(size, m.scale*1e6)\n", []tests{{"./internal/dpsco", "TestAScoreFindsScales"}}},
-	{"a score's residuals have the size of most of them", "internal/dpsco/score_rows.go",
-		"		m.unit = max(size, minUnit*m.scale)\n", "		m.unit = size\n", []tests{{"./internal/dpsco", "TestAScoreOfTinyResiduals"}}},
-	{"a pure score takes each target that it finds for rare", "internal/dpsco/score_rows.go",
-		"		rare = false\n", "", []tests{{"./internal/dpsco", "TestAScoreFindsScales"}}},
+	{"a score's residuals have the size of the target", "internal/dpsco/score/rows.go",
+		"		m.unit = max(size, minUnit*m.scale)\n", "		m.unit = max(size, m.scale*1e6)\n", []tests{{"./internal/dpsco/score", "TestAScoreFindsScales"}}},
+	{"a score's residuals have the size of most of them", "internal/dpsco/score/rows.go",
+		"		m.unit = max(size, minUnit*m.scale)\n", "		m.unit = size\n", []tests{{"./internal/dpsco/score", "TestAScoreOfTinyResiduals"}}},
+	{"a pure score takes each target that it finds for rare", "internal/dpsco/score/rows.go",
+		"		rare = false\n", "", []tests{{"./internal/dpsco/score", "TestAScoreFindsScales"}}},
 	{"a score does not know that the target has no scale", "internal/job/score.go",
 		"c.lacksScale(c.Request.Target)", "false", []tests{{"./tests", "TestFitsOfATableWithoutScales"}}},
-	{"a pure score spends twice its epsilon", "internal/dpsco/score.go",
-		`mech.Laplace{Epsilon: plan.JustBelow(share * plan.JustBelow(b.Epsilon))}`, `mech.Laplace{Epsilon: 2 * plan.JustBelow(share*plan.JustBelow(b.Epsilon))}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"a pure score spends twice its epsilon", "internal/dpsco/score/score.go",
+		`mech.Laplace{Epsilon: plan.JustBelow(share * plan.JustBelow(b.Epsilon))}`, `mech.Laplace{Epsilon: 2 * plan.JustBelow(share*plan.JustBelow(b.Epsilon))}`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
 	{"a score, a description and second moments spend the reserve of delta", "internal/dpsco/plan/request.go",
 		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`,
-		[]tests{{"./internal/dpsco", "TestAScoreCosts"}, {"./internal/dpsco", "TestADescriptionCosts"}, {"./internal/dpsco", "TestSecondMomentsCost"}}},
-	{"a score is about the exact mean of the target", "internal/dpsco/score_rows.go",
+		[]tests{{"./internal/dpsco/score", "TestAScoreCosts"}, {"./internal/dpsco/describe", "TestADescriptionCosts"}, {"./internal/dpsco/moments", "TestSecondMomentsCost"}}},
+	{"a score is about the exact mean of the target", "internal/dpsco/score/rows.go",
 		`		m.centre = g.mean(rows, m.targets.Edge(), src)
 `, `		m.centre = g.mean(rows, m.targets.Edge(), src)
 		for _, y := range rows.Y {
@@ -785,8 +785,8 @@ var mutants = []mutant{
 				m.centre += y / float64(rows.N)
 			}
 		}
-`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
-	{"residuals are cut where the data end", "internal/dpsco/score_rows.go",
+`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
+	{"residuals are cut where the data end", "internal/dpsco/score/rows.go",
 		`	m.chooseCuts()
 `, `	m.chooseCuts()
 	for _, e := range rows.X[0] {
@@ -794,8 +794,8 @@ var mutants = []mutant{
 			m.cut = max(m.cut, size)
 		}
 	}
-`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
-	{"a score counts the complete rows exactly", "internal/dpsco/score_rows.go",
+`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
+	{"a score counts the complete rows exactly", "internal/dpsco/score/rows.go",
 		`	return gaussianMeans(released, k, noise, contract)
 `, `	released[0] = 0
 	for _, e := range rows.X[0] {
@@ -804,8 +804,8 @@ var mutants = []mutant{
 		}
 	}
 	return gaussianMeans(released, k, noise, contract)
-`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
-	{"a pure score counts the complete rows exactly", "internal/dpsco/score_rows.go",
+`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
+	{"a pure score counts the complete rows exactly", "internal/dpsco/score/rows.go",
 		`	return laplaceMeans(released, k, noise, m.sumContract())
 `, `	released[0] = 0
 	for _, e := range rows.X[0] {
@@ -814,7 +814,7 @@ var mutants = []mutant{
 		}
 	}
 	return laplaceMeans(released, k, noise, m.sumContract())
-`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
 	{"quantiles by ranks: half of what a record moves", "internal/mech/ranks.go",
 		`const rankSensitivity = 100`, `const rankSensitivity = 50`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
 	{"quantiles by ranks: twice the rate", "internal/mech/ranks.go",
@@ -827,13 +827,13 @@ var mutants = []mutant{
 	{"quantiles by ranks: every proposal is accepted", "internal/mech/ranks.go",
 		`if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {`, `if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) || t < halvings {`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
 	{"quantiles by ranks: one is charged of several", "internal/mech/ranks.go",
-		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco/describe", "TestReplaysOfDescriptions"}}},
 	{"joint moments: how far shortened rows count follows the rows", "internal/dpsco/joint_fit.go",
 		"	f.weights = f.shortened\n", "	if len(f.shortened) > 0 {\n		f.restored *= .5 + f.shortened[0]/2\n	}\n	f.weights = f.shortened\n", []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
 	{"columns are divided by their largest value", "internal/dpsco/scaled.go",
 		"		divide(column, a.X[j])\n", "		largest := a.X[j]\n		for _, v := range column {\n			if math.Abs(v) < 1e12 {\n				largest = max(largest, math.Abs(v))\n			}\n		}\n		divide(column, largest)\n", []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
-	{"a description's means have half of their noise", "internal/dpsco/describe_rows.go",
-		`g.averages.Release(means, total.Merged().Bounded(), src)`, `half(g.averages).Release(means, total.Merged().Bounded(), src)` + "\n	return means\n}\n\nfunc half(noise mech.Mechanism) mech.Mechanism {\n	switch noise := noise.(type) {\n	case mech.Gaussian:\n		return mech.Gaussian{NoiseMultiplier: noise.NoiseMultiplier / 2}\n	case mech.Laplace:\n		return mech.Laplace{Epsilon: 2 * noise.Epsilon}\n	}\n	return noise\n}\n\nfunc unused(means []float64) []float64 {", []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description's means have half of their noise", "internal/dpsco/describe/rows.go",
+		`g.averages.Release(means, total.Merged().Bounded(), src)`, `half(g.averages).Release(means, total.Merged().Bounded(), src)` + "\n	return means\n}\n\nfunc half(noise mech.Mechanism) mech.Mechanism {\n	switch noise := noise.(type) {\n	case mech.Gaussian:\n		return mech.Gaussian{NoiseMultiplier: noise.NoiseMultiplier / 2}\n	case mech.Laplace:\n		return mech.Laplace{Epsilon: 2 * noise.Epsilon}\n	}\n	return noise\n}\n\nfunc unused(means []float64) []float64 {", []tests{{"./internal/dpsco/describe", "TestReplaysOfDescriptions"}}},
 	{"the sizes of groups have half of their noise", "internal/dpsco/groups.go",
 		"	noise.Release(noisy, counts.Bounded(), src)\n", "	if g, ok := noise.(mech.Gaussian); ok {\n		noise = mech.Gaussian{NoiseMultiplier: g.NoiseMultiplier / 2}\n	}\n	noise.Release(noisy, counts.Bounded(), src)\n", []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"newton: the sizes of targets of groups have half of their noise", "internal/dpsco/newton_groups.go",
@@ -842,15 +842,15 @@ var mutants = []mutant{
 		`if hints.Norm > 0 && hints.Norm < c.Bound {`, `if hints.Norm > 0 {`, []tests{{"./internal/dpsco/mean", "TestNoiseIsThat"}}},
 	{"staged: a feature's reach at twice its epsilon", "internal/dpsco/l1_staged_fit.go",
 		`Quantile{Epsilon: plan.JustBelow(f.shares.reach)`, `Quantile{Epsilon: 2 * plan.JustBelow(f.shares.reach)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
-	{"second moments are charged at twice their noise", "internal/dpsco/second_moments.go",
-		`Event: privacy.Compose{noise.Event(), lostNoise.Event()}`, `Event: privacy.Compose{mech.Gaussian{NoiseMultiplier: 2 * z}.Event(), lostNoise.Event()}`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
-	{"the weight that rows lose is not charged", "internal/dpsco/second_moments.go",
-		`Event: privacy.Compose{noise.Event(), lostNoise.Event()}`, `Event: privacy.Compose{noise.Event()}`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
-	{"the weight that rows lose has the noise of sums", "internal/dpsco/second_moments.go",
-		`lost.Merged().Release(mean, lostNoise, src)`, `lost.Merged().Release(mean, noise, src)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAddTheNoise"}}},
-	{"the weight that rows lose is exact", "internal/dpsco/second_moments.go",
-		`		Lost: float64(c.N) * mean[0], LostNoise`, `		Lost: floats.Dot(rootsOfLost(nil, append(x.X[:len(x.X):len(x.X)], x.Y), c.Bound), rootsOfLost(nil, append(x.X[:len(x.X):len(x.X)], x.Y), c.Bound)), LostNoise`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
-	{"second moments count complete rows exactly", "internal/dpsco/second_moments.go",
+	{"second moments are charged at twice their noise", "internal/dpsco/moments/moments.go",
+		`Event: privacy.Compose{noise.Event(), lostNoise.Event()}`, `Event: privacy.Compose{mech.Gaussian{NoiseMultiplier: 2 * z}.Event(), lostNoise.Event()}`, []tests{{"./internal/dpsco/moments", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
+	{"the weight that rows lose is not charged", "internal/dpsco/moments/moments.go",
+		`Event: privacy.Compose{noise.Event(), lostNoise.Event()}`, `Event: privacy.Compose{noise.Event()}`, []tests{{"./internal/dpsco/moments", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
+	{"the weight that rows lose has the noise of sums", "internal/dpsco/moments/moments.go",
+		`lost.Merged().Release(mean, lostNoise, src)`, `lost.Merged().Release(mean, noise, src)`, []tests{{"./internal/dpsco/moments", "TestReplaysOfSecondMoments|TestSecondMomentsAddTheNoise"}}},
+	{"the weight that rows lose is exact", "internal/dpsco/moments/moments.go",
+		`		Lost: float64(c.N) * mean[0], LostNoise`, `		Lost: floats.Dot(rootsOfLost(nil, append(x.X[:len(x.X):len(x.X)], x.Y), c.Bound), rootsOfLost(nil, append(x.X[:len(x.X):len(x.X)], x.Y), c.Bound)), LostNoise`, []tests{{"./internal/dpsco/moments", "TestReplaysOfSecondMoments"}}},
+	{"second moments count complete rows exactly", "internal/dpsco/moments/moments.go",
 		`	total.Merged().Release(means, noise, src)
 `, `	total.Merged().Release(means, noise, src)
 	means[0] = 0
@@ -859,20 +859,20 @@ var mutants = []mutant{
 			means[0] += 1 / float64(c.N)
 		}
 	}
-`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
-	{"rows of second moments are as long as the longest", "internal/dpsco/second_moments.go",
+`, []tests{{"./internal/dpsco/moments", "TestReplaysOfSecondMoments"}}},
+	{"rows of second moments are as long as the longest", "internal/dpsco/moments/moments.go",
 		`	total, lost := table.Parts[*mech.Moments]{Total: mech.NewMoments(c)}, `, `	for _, v := range x.Y {
 		if math.Abs(v) < 1e100 {
 			c.Bound = max(c.Bound, math.Abs(v))
 		}
 	}
-	total, lost := table.Parts[*mech.Moments]{Total: mech.NewMoments(c)}, `, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
-	{"a person's rows count in full in second moments", "internal/dpsco/second_moments.go",
-		`X: columns}, len(b.Y), starts)`, `X: columns}, len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
-	{"a person loses the weight of all of its rows", "internal/dpsco/second_moments.go",
-		`{roots}}, len(b.Y), starts)`, `{roots}}, len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
-	{"second moments tell half their noise", "internal/dpsco/second_moments.go",
-		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco", "TestSecondMomentsAddTheNoise"}}},
+	total, lost := table.Parts[*mech.Moments]{Total: mech.NewMoments(c)}, `, []tests{{"./internal/dpsco/moments", "TestReplaysOfSecondMoments"}}},
+	{"a person's rows count in full in second moments", "internal/dpsco/moments/moments.go",
+		`X: columns}, len(b.Y), starts)`, `X: columns}, len(b.Y), nil)`, []tests{{"./internal/dpsco/moments", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
+	{"a person loses the weight of all of its rows", "internal/dpsco/moments/moments.go",
+		`{roots}}, len(b.Y), starts)`, `{roots}}, len(b.Y), nil)`, []tests{{"./internal/dpsco/moments", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
+	{"second moments tell half their noise", "internal/dpsco/moments/moments.go",
+		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco/moments", "TestSecondMomentsAddTheNoise"}}},
 	{"anybody asks, and fits from second moments", "sql/functions/requests.sql",
 		`OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL AND (p_spends`, `OR false AND (p_spends`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
 	{"second moments are seen by everybody", "sql/views/public.sql",
@@ -897,7 +897,7 @@ var mutants = []mutant{
 		`	if gap(next, s.grid.largest()+1, n) {
 `, `	if n == 0 || gap(next, next+1, n) {
 `, []tests{{"./internal/mech", "TestSegmentsAreTheGrid"}}},
-	{"quartiles have the digits that the values have", "internal/dpsco/describe_rows.go",
+	{"quartiles have the digits that the values have", "internal/dpsco/describe/rows.go",
 		`		ranks, three := mech.NewRanks(g.rankContract(j)), make([]float64, len(percents))
 `, `		c := g.rankContract(j)
 		for _, v := range x.X[j] {
@@ -907,8 +907,8 @@ var mutants = []mutant{
 		}
 		c.Digits = max(c.Digits, 1)
 		ranks, three := mech.NewRanks(c), make([]float64, len(percents))
-`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
-	{"bins about the quartiles lie where the values are", "internal/dpsco/describe_figures.go",
+`, []tests{{"./internal/dpsco/describe", "TestReplaysOfDescriptions"}}},
+	{"bins about the quartiles lie where the values are", "internal/dpsco/describe/figures.go",
 		`		at[k] = g.placeOf(g.numericColumns[k], q)
 `, `		at[k] = g.placeOf(g.numericColumns[k], q)
 		usable := 0
@@ -920,15 +920,15 @@ var mutants = []mutant{
 		for i := range at[k].cuts {
 			at[k].cuts[i] += float64(usable%2) * at[k].unit
 		}
-`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
-	{"a description's histogram is not charged", "internal/dpsco/describe.go",
+`, []tests{{"./internal/dpsco/describe", "TestReplaysOfDescriptions"}}},
+	{"a description's histogram is not charged", "internal/dpsco/describe/describe.go",
 		`	if g.distances != nil {
 		e = append(e, g.distances.Event())
 	}
-`, ``, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
-	{"a pure description spends its epsilon for each column", "internal/dpsco/describe.go",
-		`part(split[quartilesRelease] / float64(g.selections()))`, `part(split[quartilesRelease] / float64(len(percents)))`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
-	{"values are cut where the data end", "internal/dpsco/describe_figures.go",
+`, ``, []tests{{"./internal/dpsco/describe", "TestReplaysOfDescriptions"}}},
+	{"a pure description spends its epsilon for each column", "internal/dpsco/describe/describe.go",
+		`part(split[quartilesRelease] / float64(g.selections()))`, `part(split[quartilesRelease] / float64(len(percents)))`, []tests{{"./internal/dpsco/describe", "TestReplaysOfDescriptions"}}},
+	{"values are cut where the data end", "internal/dpsco/describe/figures.go",
 		`		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
 `, `		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
 		for _, v := range x.X[g.numericColumns[k]] {
@@ -936,8 +936,8 @@ var mutants = []mutant{
 				cuts[k].cut = max(cuts[k].cut, size)
 			}
 		}
-`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
-	{"a description counts the values exactly", "internal/dpsco/describe_rows.go",
+`, []tests{{"./internal/dpsco/describe", "TestReplaysOfDescriptions"}}},
+	{"a description counts the values exactly", "internal/dpsco/describe/rows.go",
 		`	g.averages.Release(means, total.Merged().Bounded(), src)
 `, `	g.averages.Release(means, total.Merged().Bounded(), src)
 	means[1] = -1
@@ -946,8 +946,8 @@ var mutants = []mutant{
 			means[1] += 2 / float64(x.N)
 		}
 	}
-`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
-	{"means of a description are of the rows that say something", "internal/dpsco/describe_rows.go",
+`, []tests{{"./internal/dpsco/describe", "TestReplaysOfDescriptions"}}},
+	{"means of a description are of the rows that say something", "internal/dpsco/describe/rows.go",
 		`	total, l := table.Parts[*mech.Sum]{Total: mech.NewSum(g.contract())}, g.layout()
 `, `	c, l := g.contract(), g.layout()
 	for _, v := range x.X[0] {
@@ -956,7 +956,7 @@ var mutants = []mutant{
 		}
 	}
 	total := table.Parts[*mech.Sum]{Total: mech.NewSum(c)}
-`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+`, []tests{{"./internal/dpsco/describe", "TestReplaysOfDescriptions"}}},
 	{"a description is of the rows of all levels", "internal/arrowio/arrowio.go",
 		`_, tells := only[field.Name]; tells {`, `_, tells := only[field.Name]; tells && false {`, []tests{{"./internal/arrowio", "TestRowsOfOtherLevelsHaveNoPlace"}}},
 	{"a person's rows of other levels may be the one that is described", "internal/arrowio/units.go",
@@ -1091,7 +1091,7 @@ var mutants = []mutant{
 		`return []mech.Gaussian{r.groupNoise, r.targetNoise}`, `return []mech.Gaussian{r.groupNoise}`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"where counts of a group are cut follows from its true size", "internal/dpsco/newton_groups.go",
 		`NoiseMultiplier*math.Sqrt2, f.n), f.n)`, `NoiseMultiplier*math.Sqrt2, f.n), float64(max(a.parts[g].N, 1)))`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
-	{"counts are scored by the coefficients of the first group", "internal/dpsco/score_counts.go",
+	{"counts are scored by the coefficients of the first group", "internal/dpsco/score/counts.go",
 		`g.predict(deviance, b)`, `table.Predict(deviance, b, g.Coefficients[:b.D])`, []tests{{"./tests", "TestOtherModelsFitByGroups"}}},
 	{"a row is in two groups", "internal/dpsco/table/groups.go",
 		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco/table", "TestRowsAreSortedByGroup"}}},

@@ -31,7 +31,7 @@ type Counts struct {
 // of the binary logarithms of the sizes of their values. A record of several rows counts with its first. The histogram
 // must pass mech.CheckHistogram.
 //
-// Privacy: that of one release by noise.
+// Privacy: that of one release by noise (proof: ../standardise.md).
 func Count(x table.Data, bins mech.Bins, columns []int, centres []float64, noise mech.Mechanism, src *mech.Source) (counts []Counts) {
 	seen := table.Parts[*mech.Histogram]{Total: mech.NewHistogram(bins, x.N, len(columns))}
 	if x.Pushdown != nil {

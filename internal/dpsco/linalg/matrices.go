@@ -97,3 +97,12 @@ func SolveTriangular(p *mat.Dense, w []float64) []float64 {
 }
 
 func square(v float64) float64 { return v * v }
+
+// Minus returns x - q y.
+func Minus(x []float64, q float64, y []float64) []float64 {
+	z := make([]float64, len(x))
+	for j := range z {
+		z[j] = x[j] - q*y[j]
+	}
+	return z
+}

@@ -1,30 +1,28 @@
-package dpsco
+package score
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
-	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // scores are one of every kind, for coefficients of two terms.
-func scores() map[string]Score {
-	return map[string]Score{
+func scores() map[string]Metrics {
+	return map[string]Metrics{
 		"regression": {Coefficients: []float64{0.3, 0.9}, Scale: 2},
 		"centred":    {Coefficients: []float64{0.3, 0.9}, Scale: 2, Centre: 2.5},
 		"unscaled":   {Coefficients: []float64{0.3, 0.9}, TargetUnscaled: true},
@@ -51,7 +49,7 @@ func scoreTable(seed uint64, n int, labels bool) table.Data {
 }
 
 // table is one of n rows that a score is for: of counts with exposures, with a mean of e^(x/2 - .4) each.
-func (a Score) table(seed uint64, n int) table.Data {
+func (a Metrics) table(seed uint64, n int) table.Data {
 	x := scoreTable(seed, n, a.Labels)
 	if a.Counts {
 		src := rand.NewPCG(seed, 6)
@@ -66,7 +64,7 @@ func (a Score) table(seed uint64, n int) table.Data {
 }
 
 // exactDeviances are the metrics of counts.
-func exactDeviances(a Score, x table.Data) map[string]float64 {
+func exactDeviances(a Metrics, x table.Data) map[string]float64 {
 	var n, y, exposure, deviance, alike float64
 	for i, v := range x.Y {
 		if !math.IsNaN(v) {
@@ -83,7 +81,7 @@ func exactDeviances(a Score, x table.Data) map[string]float64 {
 }
 
 // exactMetrics are those of the rows in which nothing is missing.
-func exactMetrics(a Score, x table.Data) map[string]float64 {
+func exactMetrics(a Metrics, x table.Data) map[string]float64 {
 	if a.Counts {
 		return exactDeviances(a, x)
 	}
@@ -107,13 +105,13 @@ func exactMetrics(a Score, x table.Data) map[string]float64 {
 	return map[string]float64{"r2": 1 - squares/(y2-y1*y1/n), "mean_absolute_error": absolute / n, "root_mean_squared_error": math.Sqrt(squares / n)}
 }
 
-func metricsOf(t *testing.T, a Score, x table.Data, b privacy.Budget, seed uint64) []release.Metric {
+func metricsOf(t *testing.T, a Metrics, x table.Data, b privacy.Budget, seed uint64) []release.Metric {
 	t.Helper()
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+	r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,19 +135,19 @@ func TestReplaysOfScores(t *testing.T) {
 					}
 					return p
 				}
-				x, y := neighbours(r, s, a.Labels)
+				x, y := plantest.Neighbours(r, s, a.Labels)
 				if k%4 == 3 && !a.Counts {
-					x, y = inGroups(r, x, y, 3)
+					x, y = plantest.InGroups(r, x, y, 3)
 					s, a.Coefficients = x.Shape, slices.Repeat(a.Coefficients, 3)
 				}
 				if a.Counts && k%5 > 0 {
-					asCounts(r, &x, &y)
+					plantest.AsCounts(r, &x, &y)
 					x.Exposure, y.Exposure = make([]float64, s.N), make([]float64, s.N)
 					for i := range s.N {
 						x.Exposure[i], y.Exposure[i] = math.Exp(x.Offset[i]), math.Exp(y.Offset[i])
 					}
 				}
-				shares, err := replay(t, plan, x, y)
+				shares, err := plantest.Replay(t, plan, x, y)
 				if err != nil {
 					t.Fatalf("%s, delta %v, pair %d: %v", name, delta, k, err)
 				}
@@ -168,41 +166,6 @@ func TestReplaysOfScores(t *testing.T) {
 			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
 		}
 	}
-}
-
-// coveredByPure is covered for releases that are charged as one pure event: their epsilons
-// add up to no more, exactly, and to all of it but for rounding.
-func coveredByPure(whole privacy.Pure, releases []mechtest.Release) error {
-	sum := new(big.Rat)
-	for k, r := range releases {
-		cost := pureCost(r.Mechanism.(interface{ Event() privacy.Event }).Event())
-		if cost == nil {
-			return fmt.Errorf("release %d, %+v, is not pure", k, r.Mechanism)
-		}
-		sum.Add(sum, cost)
-	}
-	if sum.Cmp(new(big.Rat).SetFloat64(whole.Epsilon)) > 0 {
-		return fmt.Errorf("releases cost %v, charged are %v", sum.FloatString(20), whole.Epsilon)
-	}
-	if cost, _ := sum.Float64(); cost < whole.Epsilon*(1-1e-9) {
-		return fmt.Errorf("releases cost %v of the %v that are charged", cost, whole.Epsilon)
-	}
-	return nil
-}
-
-// pureCost is the epsilon of an event, nil for one that is not pure.
-func pureCost(e privacy.Event) *big.Rat {
-	switch e := e.(type) {
-	case privacy.Pure:
-		return new(big.Rat).SetFloat64(e.Epsilon)
-	case privacy.BoundedRange:
-		return new(big.Rat).SetFloat64(e.Epsilon)
-	case privacy.Repeat:
-		if each := pureCost(e.Event); each != nil {
-			return each.Mul(each, big.NewRat(int64(e.Count), 1))
-		}
-	}
-	return nil
 }
 
 // A score costs its budget, and no more; the ledger books a pure one as what was asked for.
@@ -242,7 +205,7 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 			t.Errorf("at eps %v the releases cost %v", epsilon, sum.FloatString(25))
 		}
 	}
-	for _, shares := range []map[string]float64{scoreShares, labelScoreShares, countScoreShares, pureScoreShares} {
+	for _, shares := range []map[string]float64{shares, labelShares, countShares, pureShares} {
 		sum := 0.0
 		for _, share := range shares {
 			sum += share
@@ -255,22 +218,22 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 
 func TestWhatCannotBeScoredIsRefused(t *testing.T) {
 	s, b := table.Shape{N: 100, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
-	good := Score{Coefficients: []float64{1, 2}}
+	good := Metrics{Coefficients: []float64{1, 2}}
 	for name, c := range map[string]struct {
-		Score
+		Metrics
 		table.Shape
 		privacy.Budget
 		privacy.Accountant
 		error
 	}{
-		"too few coefficients": {Score{Coefficients: []float64{1}}, s, b, privacy.Concentrated{}, plan.ErrParameter},
-		"a coefficient of NaN": {Score{Coefficients: []float64{1, math.NaN()}}, s, b, privacy.Concentrated{}, plan.ErrParameter},
+		"too few coefficients": {Metrics{Coefficients: []float64{1}}, s, b, privacy.Concentrated{}, plan.ErrParameter},
+		"a coefficient of NaN": {Metrics{Coefficients: []float64{1, math.NaN()}}, s, b, privacy.Concentrated{}, plan.ErrParameter},
 		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, plan.ErrParameter},
 		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, plan.ErrParameter},
 		"delta on a pure data": {good, s, b, privacy.PureSum{}, plan.ErrInfeasible},
 		"no rows":              {good, table.Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, plan.ErrInfeasible},
 	} {
-		if _, err := c.Score.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
+		if _, err := c.Metrics.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -314,42 +277,9 @@ func TestAScoreOfCountsWithOffsetsFarFromZero(t *testing.T) {
 	}
 }
 
-// What a model of counts explains is told beside a rate, and not where that is noise: of exposures in days without a scale .45 was explained, in
-// all 12 scores, and .02 is. With the scale it is told, but where noise leaves too much unknown. Seeds are fixed.
-func TestAScoreBesideARateThatIsNoise(t *testing.T) {
-	x := unscaledCounts(40_000, .07, 365, 3)
-	x.Exposure = make([]float64, x.N)
-	for i, v := range x.Offset {
-		x.Exposure[i] = math.Exp(v)
-	}
-	w, _ := best(loss.Poisson{}, x)
-	alone := []float64{math.Log(floats.Sum(x.Y) / floats.Sum(x.Exposure)), 0, 0, 0}
-	exact := 1 - meanDeviance(x, w)/meanDeviance(x, alone)
-	x.Offset = nil
-	for scale, least := range map[float64]int{1: 0, 365: 9} {
-		a, told := Score{Coefficients: w, Counts: true, Exposure: scale}, 0
-		for seed := range uint64(12) {
-			for _, m := range metricsOf(t, a, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed) {
-				if m.Name != "deviance_explained" {
-					continue
-				}
-				if m.Value == nil {
-					continue
-				}
-				if told++; math.Abs(*m.Value-exact) > .12 {
-					t.Errorf("%v is explained, of %v", *m.Value, exact)
-				}
-			}
-		}
-		if told < least || least == 0 && told > 0 {
-			t.Errorf("scale %g: told in %d of 12", scale, told)
-		}
-	}
-}
-
 // masked makes infinities NaN.
 func masked(x table.Data) table.Data {
-	x = cloned(x)
+	x = plantest.Clone(x)
 	for i, y := range x.Y {
 		if math.IsInf(y, 0) {
 			x.Y[i] = math.NaN()
@@ -360,7 +290,7 @@ func masked(x table.Data) table.Data {
 
 // A target far from zero has the R2 that it has at zero: 1970 and a spread of 1.4.
 func TestAScoreFindsTheCentreOfTheTarget(t *testing.T) {
-	a, x := Score{Coefficients: []float64{1967.3, 0.9}, Scale: 2000}, scoreTable(2, 50_000, false)
+	a, x := Metrics{Coefficients: []float64{1967.3, 0.9}, Scale: 2000}, scoreTable(2, 50_000, false)
 	for i := range x.Y {
 		x.Y[i] += 1967
 	}
@@ -377,7 +307,7 @@ func TestAScoreFindsTheCentreOfTheTarget(t *testing.T) {
 // large errors of one that predicts most rows to nearly nothing.
 func TestAScoreFindsScales(t *testing.T) {
 	for _, c := range []struct{ times, constant, error float64 }{{4e4, 0, 1}, {1e-6, 0, 1}, {1e9, 3, 1}, {1, 2017, 1}, {1e6, 0, 1e-3}} {
-		a, x := Score{Coefficients: []float64{c.times * (3 + c.constant), c.times}, TargetUnscaled: true}, scoreTable(3, 20_000, false)
+		a, x := Metrics{Coefficients: []float64{c.times * (3 + c.constant), c.times}, TargetUnscaled: true}, scoreTable(3, 20_000, false)
 		for i, v := range x.X[0] {
 			x.Y[i] = c.times * (3 + c.constant + v + c.error*(x.Y[i]-3-v))
 		}
@@ -400,7 +330,7 @@ func TestAScoreOfTinyResidualsSeesTheLargeOnes(t *testing.T) {
 			x.Y[i] = 5000 * (1 + .3*x.X[0][i])
 		}
 	}
-	for _, a := range []Score{{Coefficients: []float64{1e-3, 1e-3}, TargetUnscaled: true}, {Coefficients: []float64{1e-3, 1e-3}, Scale: 5000}} {
+	for _, a := range []Metrics{{Coefficients: []float64{1e-3, 1e-3}, TargetUnscaled: true}, {Coefficients: []float64{1e-3, 1e-3}, Scale: 5000}} {
 		exact := exactMetrics(a, x)
 		for _, b := range []privacy.Budget{{Epsilon: 2, Delta: 1e-6}, {Epsilon: 2}} {
 			for _, m := range metricsOf(t, a, x, b, 3) {
@@ -418,7 +348,7 @@ func TestAScoreWithAScaleFarTooSmallHasNoValue(t *testing.T) {
 	for i := range x.Y {
 		x.Y[i] *= 1e6
 	}
-	for _, m := range metricsOf(t, Score{Coefficients: []float64{0, 0}, Scale: 1}, x, privacy.Budget{Epsilon: 3, Delta: 1e-6}, 1) {
+	for _, m := range metricsOf(t, Metrics{Coefficients: []float64{0, 0}, Scale: 1}, x, privacy.Budget{Epsilon: 3, Delta: 1e-6}, 1) {
 		if m.Value != nil || m.WhyNull != whyOutOfReach {
 			t.Errorf("%s: %v, %q", m.Name, told(m.Value), m.WhyNull)
 		}
@@ -479,17 +409,17 @@ func TestIntervalsOfScoresCoverTheLaw(t *testing.T) {
 // covered nothing.
 func TestScoresOfWhatIsRareCover(t *testing.T) {
 	for name, c := range map[string]struct {
-		a     Score
+		a     Metrics
 		rate  func(x float64) float64
 		least int     // of 40 scores have an interval
 		level float64 // of the logarithm of claims; 0: what is rare is 1
 	}{
-		"labels":     {Score{Coefficients: []float64{-6, 0.5}, Labels: true}, func(x float64) float64 { return 1 / (1 + math.Exp(6-x/2)) }, 36, 0},
-		"counts":     {Score{Coefficients: []float64{-5, 0.4}, Counts: true}, func(x float64) float64 { return math.Exp(0.4*x - 5) }, 0, 0},
-		"regression": {Score{Coefficients: []float64{0.003, 0}}, func(float64) float64 { return 0.003 }, 20, 0},
-		"claims":     {Score{Coefficients: []float64{0, 0}, Scale: 5000}, func(float64) float64 { return 0.01 }, 40, 8},
-		"hidden":     {Score{Coefficients: []float64{0, 0}, TargetUnscaled: true}, func(float64) float64 { return 0.01 }, 0, 8},
-		"unscaled":   {Score{Coefficients: []float64{0, 0}, TargetUnscaled: true}, func(float64) float64 { return 0.1 }, 30, 8},
+		"labels":     {Metrics{Coefficients: []float64{-6, 0.5}, Labels: true}, func(x float64) float64 { return 1 / (1 + math.Exp(6-x/2)) }, 36, 0},
+		"counts":     {Metrics{Coefficients: []float64{-5, 0.4}, Counts: true}, func(x float64) float64 { return math.Exp(0.4*x - 5) }, 0, 0},
+		"regression": {Metrics{Coefficients: []float64{0.003, 0}}, func(float64) float64 { return 0.003 }, 20, 0},
+		"claims":     {Metrics{Coefficients: []float64{0, 0}, Scale: 5000}, func(float64) float64 { return 0.01 }, 40, 8},
+		"hidden":     {Metrics{Coefficients: []float64{0, 0}, TargetUnscaled: true}, func(float64) float64 { return 0.01 }, 0, 8},
+		"unscaled":   {Metrics{Coefficients: []float64{0, 0}, TargetUnscaled: true}, func(float64) float64 { return 0.1 }, 30, 8},
 	} {
 		draw := func(seed uint64, n int) table.Data {
 			x := scoreTable(seed, n, false)
@@ -546,7 +476,7 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 				for _, n := range []int{1, 5000} {
 					x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 					for i := range n {
-						setRow(x, i, func(int) float64 { return fill(i) })
+						plantest.SetRow(x, i, func(int) float64 { return fill(i) })
 					}
 					for _, m := range metricsOf(t, a, x, privacy.Budget{Epsilon: 1, Delta: delta}, 1) {
 						if (m.Value == nil || m.Low == nil) != (m.WhyNull != "") || (m.Low == nil) != (m.High == nil) {
@@ -563,7 +493,7 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 // it is lost: truncation would take half a step from every row.
 func TestStepsOfScoresAreRounded(t *testing.T) {
 	const n = 200_000
-	g := &scoring{Score: Score{Scale: 1}, shape: table.Shape{N: n, D: 1}, noises: map[string]mech.Mechanism{momentsRelease: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
+	g := &scoring{Metrics: Metrics{Scale: 1}, shape: table.Shape{N: n, D: 1}, noises: map[string]mech.Mechanism{momentsRelease: mech.Gaussian{NoiseMultiplier: 0x1p-10}}}
 	m := &measured{scoring: g, cut: 1, squareCut: 1, deviationCut: 1}
 	step := g.momentContract().Step() / g.weight()
 	rows := scoredRows{table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}}
@@ -590,7 +520,7 @@ func TestMetricsAreNamed(t *testing.T) {
 		{false, true, 1e-6, []string{"deviance_explained", "mean_deviance"}},
 		{false, true, 0, []string{"mean_deviance"}},
 	} {
-		a := Score{Coefficients: []float64{0, 1}, Labels: c.labels, Counts: c.counts}
+		a := Metrics{Coefficients: []float64{0, 1}, Labels: c.labels, Counts: c.counts}
 		var names []string
 		for _, m := range metricsOf(t, a, a.table(3, 100), privacy.Budget{Epsilon: 1, Delta: c.delta}, 1) {
 			names = append(names, m.Name)
@@ -617,33 +547,5 @@ func TestHeavyTailsOfScores(t *testing.T) {
 		if got := squareIndex.Refuses(seen, whyHeavyTail); got != whyHeavyTail {
 			t.Errorf("noise of %v rows: the mean of squares has an interval", sd)
 		}
-	}
-}
-
-// What a model explains has no value where neither an interval is known nor the value itself: of counts with a long tail
-// of which .05 is explained, -.4 to .5 was told. Seeds are fixed.
-func TestVagueSharesOfWhatIsExplainedAreWithheld(t *testing.T) {
-	r := rand.New(rand.NewPCG(8, 9))
-	const n = 20_000
-	x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
-	for i := range x.Y {
-		x.X[0][i] = r.NormFloat64()
-		x.Y[i] = math.Floor(math.Exp(0.2*x.X[0][i] + 1.5*r.NormFloat64()))
-	}
-	w, _ := best(loss.Poisson{}, x)
-	given, vague := 0, 0
-	for seed := range uint64(20) {
-		for _, m := range metricsOf(t, Score{Coefficients: w, Counts: true}, x, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, seed) {
-			if m.Name == "deviance_explained" && m.Value != nil {
-				given++
-				if m.Low == nil && math.Abs(*m.Value) > 0.3 {
-					vague++
-				}
-			}
-		}
-	}
-	t.Logf("%d of 20 have a value, %d a vague one", given, vague)
-	if vague > 0 {
-		t.Errorf("%d values are vague", vague)
 	}
 }

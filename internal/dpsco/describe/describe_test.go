@@ -1,4 +1,4 @@
-package dpsco
+package describe
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
@@ -18,13 +19,8 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// planner is a Describe or a SuggestScales.
-type planner interface {
-	Plan(s table.Shape, b privacy.Budget, a privacy.Accountant) (*plan.Plan, error)
-}
-
 // describers are of tables with numbers and with flags, the target among them.
-func describers(kinds string) []planner {
+func describers(kinds string) []plan.Algorithm {
 	var columns []Column
 	for j, kind := range kinds {
 		c := Column{Name: fmt.Sprint("c", j), Flag: kind == 'f'}
@@ -33,16 +29,16 @@ func describers(kinds string) []planner {
 		}
 		columns = append(columns, c)
 	}
-	return []planner{Describe{Columns: columns}, SuggestScales{Columns: slices.Clone(columns)}}
+	return []plan.Algorithm{Figures{Columns: columns}, Scales{Columns: slices.Clone(columns)}}
 }
 
-func runOf(t *testing.T, a planner, x table.Data, b privacy.Budget, seed uint64) release.Result {
+func runOf(t *testing.T, a plan.Algorithm, x table.Data, b privacy.Budget, seed uint64) release.Result {
 	t.Helper()
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+	r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +62,11 @@ func TestReplaysOfDescriptions(t *testing.T) {
 						}
 						return p
 					}
-					x, y := neighbours(r, s, false)
+					x, y := plantest.Neighbours(r, s, false)
 					if k%2 == 1 {
 						leaveOutSome(r, x, y)
 					}
-					moved, err := replay(t, plan, x, y)
+					moved, err := plantest.Replay(t, plan, x, y)
 					if err != nil {
 						t.Fatalf("%T of %s, delta %v, pair %d: %v", a, kinds, delta, k, err)
 					}
@@ -99,17 +95,17 @@ func leaveOutSome(r *rand.Rand, x, y table.Data) {
 	for i := range x.N {
 		switch same := equalRow(x, y, i); {
 		case same && r.IntN(3) == 0:
-			setRow(x, i, nothing)
-			setRow(y, i, nothing)
+			plantest.SetRow(x, i, nothing)
+			plantest.SetRow(y, i, nothing)
 		case !same && r.IntN(2) == 0:
-			setRow([]table.Data{x, y}[r.IntN(2)], i, nothing)
+			plantest.SetRow([]table.Data{x, y}[r.IntN(2)], i, nothing)
 		}
 	}
 }
 
 func equalRow(x, y table.Data, i int) bool {
 	for j := -1; j < len(x.X); j++ {
-		if math.Float64bits(valueAt(x, i, j)) != math.Float64bits(valueAt(y, i, j)) {
+		if math.Float64bits(plantest.ValueAt(x, i, j)) != math.Float64bits(plantest.ValueAt(y, i, j)) {
 			return false
 		}
 	}
@@ -145,7 +141,7 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 			}
 		}
 	}
-	for _, split := range []map[string]float64{describeShares, scaleShares, levelShares, flagShares} {
+	for _, split := range []map[string]float64{figureShares, scaleShares, levelShares, flagShares} {
 		sum := 0.0
 		for _, share := range split {
 			sum += share
@@ -156,7 +152,7 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 	}
 	for _, count := range []int{1, 7, 300} { // as many parts, exactly
 		g := describing{numericColumns: make([]int, count)}
-		g.laplaceNoise(0.7, describeShares)
+		g.laplaceNoise(0.7, figureShares)
 		sum := new(big.Rat).SetFloat64(g.quartiles.Epsilon)
 		sum.Mul(sum, big.NewRat(int64(3*count), 1))
 		for _, noise := range []mech.Mechanism{g.distances, g.averages} {
@@ -170,21 +166,21 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 
 func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 	s, b := table.Shape{N: 100, D: 1}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
-	good := Describe{Columns: []Column{{Name: "a"}, {Name: "b"}}}
+	good := Figures{Columns: []Column{{Name: "a"}, {Name: "b"}}}
 	for name, c := range map[string]struct {
-		Describe
+		Figures
 		table.Shape
 		privacy.Budget
 		privacy.Accountant
 		error
 	}{
-		"too few columns":      {Describe{Columns: good.Columns[:1]}, s, b, privacy.Concentrated{}, plan.ErrParameter},
+		"too few columns":      {Figures{Columns: good.Columns[:1]}, s, b, privacy.Concentrated{}, plan.ErrParameter},
 		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, plan.ErrParameter},
 		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, plan.ErrParameter},
 		"delta on a pure data": {good, s, b, privacy.PureSum{}, plan.ErrInfeasible},
 		"no rows":              {good, table.Shape{N: 0, D: 1}, b, privacy.Concentrated{}, plan.ErrInfeasible},
 	} {
-		if _, err := c.Describe.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
+		if _, err := c.Figures.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -209,11 +205,11 @@ func describedTable(seed uint64, n int, missing float64) table.Data {
 		if r.Float64() < 0.3 {
 			x.X[1][i] = 1
 		}
-		setRow(x, i, func(j int) float64 {
+		plantest.SetRow(x, i, func(j int) float64 {
 			if r.Float64() < missing {
 				return math.NaN()
 			}
-			return valueAt(x, i, j)
+			return plantest.ValueAt(x, i, j)
 		})
 	}
 	return x
@@ -236,7 +232,7 @@ func TestSharesOfLevels(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint(i)
 	}
-	a := Describe{Columns: []Column{{Name: "few", Levels: []string{"a", "b", "c"}}, {Name: "many", Levels: many}, {Name: "number"}}}
+	a := Figures{Columns: []Column{{Name: "few", Levels: []string{"a", "b", "c"}}, {Name: "many", Levels: many}, {Name: "number"}}}
 	for _, columns := range []int{2, 3} {
 		for _, delta := range []float64{1e-6, 0} {
 			x := table.Data{Shape: table.Shape{N: n, D: columns - 1}, X: make([][]float64, columns-1), Y: make([]float64, n)}
@@ -250,7 +246,7 @@ func TestSharesOfLevels(t *testing.T) {
 				}
 			}
 			within := 0
-			for _, f := range runOf(t, Describe{Columns: a.Columns[:columns]}, x, privacy.Budget{Epsilon: 20, Delta: delta}, 3).Figures {
+			for _, f := range runOf(t, Figures{Columns: a.Columns[:columns]}, x, privacy.Budget{Epsilon: 20, Delta: delta}, 3).Figures {
 				want := map[string]float64{"few usable_share": 0.8, "few share of a": 0.75, "few share of b": 0, "few share of c": 0.25, "many usable_share": 1, "complete_share": 0.8}[f.Column+" "+f.Statistic]
 				if f.Column == "many" && f.Statistic != "usable_share" {
 					want = 1. / 130
@@ -287,7 +283,7 @@ func TestIntervalsOfFewDistinctValues(t *testing.T) {
 	}
 	missed := 0
 	for run := range runs {
-		for _, f := range runOf(t, Describe{Columns: []Column{{Name: "days"}}}, x, privacy.Budget{Epsilon: 0.15, Delta: 1e-6}, uint64(run)).Figures {
+		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "days"}}}, x, privacy.Budget{Epsilon: 0.15, Delta: 1e-6}, uint64(run)).Figures {
 			if f.Statistic == "median" && f.Low != nil && (*f.Low > 1 || *f.High < 1) {
 				missed++
 			}
@@ -336,7 +332,7 @@ func TestIntervalsHoldTheQuartilesOfTheTable(t *testing.T) {
 				x.Y[i] = law.draw(r)
 			}
 			sorted := slices.Sorted(slices.Values(x.Y))
-			for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
+			for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
 				percent, is := map[string]int{"quartile_1": 25, "median": 50, "quartile_3": 75}[f.Statistic]
 				if !is || f.Low == nil {
 					continue
@@ -368,7 +364,7 @@ func TestIntervalsHoldAMedianThatSomeRowsEqual(t *testing.T) {
 					x.Y[i] = max(x.Y[i], median)
 				}
 			}
-			for _, f := range runOf(t, Describe{Columns: []Column{{Name: "wage", Scale: 20}}}, x, privacy.Budget{Epsilon: eps, Delta: 1e-6}, run).Figures {
+			for _, f := range runOf(t, Figures{Columns: []Column{{Name: "wage", Scale: 20}}}, x, privacy.Budget{Epsilon: eps, Delta: 1e-6}, run).Figures {
 				if f.Statistic == "median" {
 					width += (*f.High - *f.Low) / runs
 					if *f.Low > median || *f.High < median {
@@ -397,7 +393,7 @@ func TestIntervalsHoldAMedianNearZero(t *testing.T) {
 		for j := range x.X {
 			copy(x.X[j], x.Y)
 		}
-		for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}}, x, privacy.Budget{Epsilon: .1, Delta: 1e-6}, run).Figures {
+		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}}, x, privacy.Budget{Epsilon: .1, Delta: 1e-6}, run).Figures {
 			if f.Column == "a" && f.Statistic == "median" {
 				width += (*f.High - *f.Low) / runs
 				if *f.Low > median || *f.High < median {
@@ -430,7 +426,7 @@ func TestWhatIsNoQuartileIsNotGiven(t *testing.T) {
 				for i := range n {
 					x.Y[i] = law.draw(r)
 				}
-				for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
+				for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
 					if _, quartile := map[string]bool{"quartile_1": true, "median": true, "quartile_3": true}[f.Statistic]; !quartile || f.Value == nil {
 						continue
 					}
@@ -490,7 +486,7 @@ func TestIntervalsEndWhereManyRowsAreEqual(t *testing.T) {
 	}
 	want := map[string]float64{"claims quartile_1": 0, "claims median": 0, "claims quartile_3": 0, "flag quartile_1": 0, "flag median": 1, "flag quartile_3": 1}
 	for run := range uint64(20) {
-		for _, f := range runOf(t, Describe{Columns: []Column{{Name: "claims"}, {Name: "flag"}}}, x, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, run).Figures {
+		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "claims"}, {Name: "flag"}}}, x, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, run).Figures {
 			if v, is := want[f.Column+" "+f.Statistic]; is && (f.Low == nil || *f.Low != v || *f.High != v) {
 				t.Errorf("run %d: %s %s is %v, from %v to %v", run, f.Column, f.Statistic, *f.Value, *f.Low, *f.High)
 			}
@@ -558,7 +554,7 @@ func TestDescriptionsOfAwkwardTables(t *testing.T) {
 			for _, n := range []int{1, 20_000} {
 				x := table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 				for i := range n {
-					setRow(x, i, func(int) float64 { return fill(i) })
+					plantest.SetRow(x, i, func(int) float64 { return fill(i) })
 				}
 				both := describers("nf")
 				for _, f := range runOf(t, both[0], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Figures {
@@ -595,7 +591,7 @@ func TestSuggestedScales(t *testing.T) {
 	for _, delta := range []float64{1e-6, 0} {
 		x := table.Data{Shape: table.Shape{N: n, D: 4}, X: table.NewColumns(4, n), Y: make([]float64, n)}
 		for i := range n {
-			setRow(x, i, func(j int) float64 { return laws[j+1].draw() })
+			plantest.SetRow(x, i, func(j int) float64 { return laws[j+1].draw() })
 		}
 		for j, s := range runOf(t, describers("nnnnn")[1], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Scales {
 			law := laws[j]
@@ -625,7 +621,7 @@ func TestRareValuesHideTheMean(t *testing.T) {
 		}
 	}
 	for epsilon, hidden := range map[float64]bool{0.3: true, 50: false} {
-		for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, 1).Figures {
+		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, 1).Figures {
 			if f.Statistic == "mean" && (f.Value == nil) != hidden {
 				t.Errorf("eps %v: %+v", epsilon, f)
 			}
@@ -641,7 +637,7 @@ func TestValuesWithoutABoundHaveNoInterval(t *testing.T) {
 			x.Y[i] = 1e9
 		}
 	}
-	for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: 10, Delta: 1e-6}, 1).Figures {
+	for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: 10, Delta: 1e-6}, 1).Figures {
 		if f.Statistic == "mean" && (f.Value != nil || f.Low != nil || f.WhyNull == "") {
 			t.Errorf("%+v", f)
 		}
@@ -658,7 +654,7 @@ func TestTooFewValuesForQuartilesHaveNoMean(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
 			x := table.Data{Shape: table.Shape{N: n, D: 3}, X: table.NewColumns(3, n), Y: make([]float64, n)}
 			for i := range n {
-				setRow(x, i, func(int) float64 { return 60 + 9*r.NormFloat64() })
+				plantest.SetRow(x, i, func(int) float64 { return 60 + 9*r.NormFloat64() })
 			}
 			for _, f := range runOf(t, a, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 				if f.Statistic == "mean" && f.Value != nil {
@@ -679,9 +675,9 @@ func TestValuesBeyondTheGridAreToldAsSuch(t *testing.T) {
 	for size, beyond := range map[float64]bool{9e17: false, 5e18: true, 1e300: true} {
 		x := table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
-			setRow(x, i, func(j int) float64 { return size * (1 + float64(i)/n) * math.Copysign(1, float64(j)) })
+			plantest.SetRow(x, i, func(j int) float64 { return size * (1 + float64(i)/n) * math.Copysign(1, float64(j)) })
 			if !beyond {
-				setRow(x, i, func(j int) float64 { return size * float64(i) / n * math.Copysign(1, float64(j)) })
+				plantest.SetRow(x, i, func(j int) float64 { return size * float64(i) / n * math.Copysign(1, float64(j)) })
 			}
 		}
 		both := describers("nn")
@@ -718,7 +714,7 @@ func TestAMeanIsNotThatOfAnAtom(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		x := table.Data{Shape: table.Shape{N: n, D: 1}, X: table.NewColumns(1, n), Y: make([]float64, n)}
 		for i := range n {
-			setRow(x, i, func(int) float64 { return indicatorOf(r.Float64() < .28) * 2000 * math.Exp(2.6*r.NormFloat64()) })
+			plantest.SetRow(x, i, func(int) float64 { return indicatorOf(r.Float64() < .28) * 2000 * math.Exp(2.6*r.NormFloat64()) })
 		}
 		for _, f := range runOf(t, describers("nn")[0], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 			if f.Statistic == "mean" && f.Value != nil && *f.Value < mean/100 {
@@ -736,7 +732,7 @@ func TestAMeanOfZerosAndOnes(t *testing.T) {
 		for i := range n {
 			x.Y[i] = indicatorOf(i%4 == 0)
 		}
-		for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 			if f.Low == nil || f.Statistic == "mean" && !(math.Abs(*f.Value-.25) < .02 && *f.High-*f.Low < .05) {
 				t.Errorf("%+v", f)
 			}
@@ -752,7 +748,7 @@ func TestTheReasonOfAMeanWithoutAnIntervalServes(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		x := table.Data{Shape: table.Shape{N: 5000, D: 5}, X: table.NewColumns(5, 5000), Y: make([]float64, 5000)}
 		for i := range x.N {
-			setRow(x, i, func(j int) float64 {
+			plantest.SetRow(x, i, func(j int) float64 {
 				return indicatorOf(r.Float64() < .2) + float64(max(j, 0))*math.Round(100*r.NormFloat64())
 			})
 		}
@@ -760,7 +756,7 @@ func TestTheReasonOfAMeanWithoutAnIntervalServes(t *testing.T) {
 		for j := range named {
 			named[j] = Column{Name: fmt.Sprint(j), Whole: true}
 		}
-		for _, f := range runOf(t, Describe{Columns: named}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+		for _, f := range runOf(t, Figures{Columns: named}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 			if f.Statistic == "mean" && f.WhyNull != "" {
 				told[f.Column]++
 				if want := map[bool]string{true: whyFewLevels, false: whyFewHidden}[f.Column < "2"]; f.WhyNull != want {
@@ -780,7 +776,7 @@ func TestTheNoteOfEqualValues(t *testing.T) {
 	for i := range x.Y {
 		x.Y[i] = indicatorOf(i%2 == 0)
 	}
-	for _, s := range runOf(t, SuggestScales{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Scales {
+	for _, s := range runOf(t, Scales{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Scales {
 		if s.Note != "half of its values that are not 0, about 50 % of all, are 1" {
 			t.Error(s.Note)
 		}

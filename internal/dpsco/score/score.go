@@ -1,4 +1,12 @@
-package dpsco
+// Package score plans scores: measures of how well released coefficients predict the rows of a table.
+//
+// Files:
+//
+//	score           what is asked, and the noise of its releases
+//	rows            the releases of the rows
+//	counts          deviances of counts
+//	metrics         the metrics and their intervals
+package score
 
 import (
 	"context"
@@ -16,7 +24,7 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Score measures how well released coefficients predict the rows of a table, as means over the rows without
+// Metrics measures how well released coefficients predict the rows of a table, as means over the rows without
 // missing values, whose number stays private.
 //
 // If the budget has a delta the metrics are r2, mean_absolute_error and root_mean_squared_error, for labels
@@ -28,7 +36,7 @@ import (
 // Privacy: the event of the plan, which is that of its releases (proof: score.md).
 //
 // Source: ratios of means with their linearised variance are Fieller 1954.
-type Score struct {
+type Metrics struct {
 	Coefficients       []float64 // in the table's units, (intercept) first; those of one group after another
 	Labels             bool      // the target is one of two labels
 	Negative, Positive float64   // the labels
@@ -42,7 +50,7 @@ type Score struct {
 	MaxWeight          float64   // clipping threshold of weights of rows; 0: no weights
 }
 
-// Shares of the budget, of zCDP or of epsilon, of the releases of a Score. They add up to 1; those of pure
+// Shares of the budget, of zCDP or of epsilon, of the releases of a score. They add up to 1; those of pure
 // scores do so exactly. Where scales are looked for, for a target that has none and in each pure score of numbers, the
 // others have shares of the rest.
 const (
@@ -51,13 +59,13 @@ const (
 )
 
 var (
-	scoreShares      = map[string]float64{sizesRelease: 0.22, targetsRelease: 0.04, centreRelease: 0.04, deviationsRelease: 0.15, momentsRelease: 0.55}
-	labelScoreShares = map[string]float64{sizesRelease: 0.25, momentsRelease: 0.75}
-	countScoreShares = map[string]float64{sizesRelease: 0.2, targetsRelease: 0.04, centreRelease: 0.06, deviationsRelease: 0.2, momentsRelease: 0.5}
-	pureScoreShares  = map[string]float64{sizesRelease: 0.25, momentsRelease: 0.75}
+	shares      = map[string]float64{sizesRelease: 0.22, targetsRelease: 0.04, centreRelease: 0.04, deviationsRelease: 0.15, momentsRelease: 0.55}
+	labelShares = map[string]float64{sizesRelease: 0.25, momentsRelease: 0.75}
+	countShares = map[string]float64{sizesRelease: 0.2, targetsRelease: 0.04, centreRelease: 0.06, deviationsRelease: 0.2, momentsRelease: 0.5}
+	pureShares  = map[string]float64{sizesRelease: 0.25, momentsRelease: 0.75}
 )
 
-// The releases of a Score, in their order.
+// The releases of a score, in their order.
 const (
 	scalesRelease     = "scales"     // histograms of the octaves of |residual| and |target|
 	sizesRelease      = "sizes"      // histogram of |residual|, of the loss of a label, or of the deviance of a count
@@ -67,11 +75,11 @@ const (
 	momentsRelease    = "moments"    // means of all of these, and their second moments
 )
 
-var scoreOrder = []string{scalesRelease, sizesRelease, targetsRelease, centreRelease, deviationsRelease, momentsRelease}
+var order = []string{scalesRelease, sizesRelease, targetsRelease, centreRelease, deviationsRelease, momentsRelease}
 
-// scoring is a Score with the noise of its releases.
+// scoring is a score with the noise of its releases.
 type scoring struct {
-	Score
+	Metrics
 	shape  table.Shape
 	pure   bool
 	noises map[string]mech.Mechanism
@@ -79,8 +87,8 @@ type scoring struct {
 
 // Plan chooses the noise of every release from public facts.
 //
-// Errors: ErrParameter, ErrInfeasible.
-func (a Score) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
+// Errors: plan.ErrParameter, plan.ErrInfeasible.
+func (a Metrics) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
 	plan.SetDefault(&a.Scale, 1)
 	plan.SetDefault(&a.Exposure, 1)
 	a.TargetUnscaled = a.TargetUnscaled && !a.Labels && !a.Counts
@@ -114,7 +122,7 @@ func (a Score) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accounta
 }
 
 // check refuses coefficients, public facts and budgets with which there is no score.
-func (a Score) check(s table.Shape, b privacy.Budget, accountant privacy.Accountant) error {
+func (a Metrics) check(s table.Shape, b privacy.Budget, accountant privacy.Accountant) error {
 	switch {
 	case len(a.Coefficients) != s.D*max(1, s.GroupCount) || !numeric.AllFinite(a.Coefficients):
 		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", plan.ErrParameter, len(a.Coefficients), s.D*max(1, s.GroupCount))
@@ -140,19 +148,19 @@ func withScales(shares map[string]float64, own float64) map[string]float64 {
 }
 
 // gaussianNoise uses normal noise, calibrated by the accountant.
-func (a Score) gaussianNoise(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
-	shares := scoreShares
+func (a Metrics) gaussianNoise(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
+	shares := shares
 	switch {
 	case a.Labels:
-		shares = labelScoreShares
+		shares = labelShares
 	case a.Counts:
-		shares = countScoreShares
+		shares = countShares
 	}
 	if a.TargetUnscaled {
 		shares = withScales(shares, scaleShare)
 	}
 	at := func(z float64) *scoring {
-		g := &scoring{Score: a, shape: s, noises: map[string]mech.Mechanism{}}
+		g := &scoring{Metrics: a, shape: s, noises: map[string]mech.Mechanism{}}
 		for name, share := range shares {
 			g.noises[name] = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)}
 		}
@@ -167,9 +175,9 @@ func (a Score) gaussianNoise(s table.Shape, b privacy.Budget, accountant privacy
 }
 
 // laplaceNoise uses Laplace noise. The event is that of all releases together.
-func (a Score) laplaceNoise(s table.Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
-	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]mech.Mechanism{}}
-	shares := pureScoreShares
+func (a Metrics) laplaceNoise(s table.Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
+	g := &scoring{Metrics: a, shape: s, pure: true, noises: map[string]mech.Mechanism{}}
+	shares := pureShares
 	if !a.Labels && !a.Counts {
 		shares = withScales(shares, pureScaleShare)
 	}
@@ -182,7 +190,7 @@ func (a Score) laplaceNoise(s table.Shape, b privacy.Budget, _ privacy.Accountan
 // event composes the events of the releases.
 func (g *scoring) event() privacy.Event {
 	var e privacy.Compose
-	for _, name := range scoreOrder {
+	for _, name := range order {
 		if noise, made := g.noises[name]; made {
 			e = append(e, noise.Event())
 		}

@@ -1,4 +1,12 @@
-package dpsco
+// Package describe plans descriptions of columns, and suggests scales for them.
+//
+// Files:
+//
+//	describe        what is asked, and the noise of its releases
+//	rows            the releases of the rows
+//	quantiles       quartiles and their intervals
+//	figures         the figures, and the scales
+package describe
 
 import (
 	"context"
@@ -22,7 +30,7 @@ type Column struct {
 	Scale  float64  // a typical magnitude, from public knowledge; 1 where that is zero
 }
 
-// Describe releases for each column the share of usable values and, of numbers, the mean, median and
+// Figures releases for each column the share of usable values and, of numbers, the mean, median and
 // quartiles, of booleans the share of true, of categories the share of each level; and the share of
 // rows without missing values.
 //
@@ -33,7 +41,7 @@ type Column struct {
 // Privacy: the plan's event, which is the composition of its releases (proof: describe.md).
 //
 // Source: mech.RankQuantiles has that of the selection.
-type Describe struct {
+type Figures struct {
 	Columns []Column
 	MaxRows int // rows read per person, of which one is described; 0 if every row is a different person's
 }
@@ -57,13 +65,13 @@ func (c Column) kind() kind {
 	return numberColumn
 }
 
-// SuggestScales releases for each column of numbers the usual size of its nonzero values, and a
+// Scales releases for each column of numbers the usual size of its nonzero values, and a
 // centre if the values are far from zero.
 //
-// Privacy: as Describe.
-type SuggestScales struct {
+// Privacy: as Figures.
+type Scales struct {
 	Columns []Column
-	MaxRows int // as of Describe
+	MaxRows int // as of Figures
 }
 
 // The releases of a description, in order.
@@ -75,10 +83,10 @@ const (
 
 // The shares of the budget that the releases take, of zCDP or of epsilon.
 var (
-	describeShares = map[string]float64{quartilesRelease: 0.5, distancesRelease: 0.2, averagesRelease: 0.3}
-	scaleShares    = map[string]float64{quartilesRelease: 0.8, averagesRelease: 0.2}
-	levelShares    = map[string]float64{distancesRelease: 0.5, averagesRelease: 0.5} // without columns of numbers
-	flagShares     = map[string]float64{averagesRelease: 1}                          // without both; for scales, without numbers
+	figureShares = map[string]float64{quartilesRelease: 0.5, distancesRelease: 0.2, averagesRelease: 0.3}
+	scaleShares  = map[string]float64{quartilesRelease: 0.8, averagesRelease: 0.2}
+	levelShares  = map[string]float64{distancesRelease: 0.5, averagesRelease: 0.5} // without columns of numbers
+	flagShares   = map[string]float64{averagesRelease: 1}                          // without both; for scales, without numbers
 )
 
 // describing is a description with the noise of its releases.
@@ -101,17 +109,17 @@ var percents = []int{25, 50, 75}
 // Plan chooses the noise of every release from public facts. The first column is the target, the
 // others are the features.
 //
-// Errors: ErrParameter, ErrInfeasible.
-func (a Describe) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
+// Errors: plan.ErrParameter, plan.ErrInfeasible.
+func (a Figures) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
 	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0}
-	return g.plan(b, accountant, describeShares, func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
+	return g.plan(b, accountant, figureShares, func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
 		figures, err := g.describe(ctx, x, src)
 		return release.Result{Figures: figures}, err
 	})
 }
 
-// Plan is as Describe.Plan.
-func (a SuggestScales) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
+// Plan is as Figures.Plan.
+func (a Scales) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
 	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0, nonzero: true}
 	return g.plan(b, accountant, scaleShares, func(ctx context.Context, x table.Data, src *mech.Source) (release.Result, error) {
 		scales, err := g.suggest(ctx, x, src)

@@ -1,4 +1,4 @@
-package dpsco
+package score
 
 import (
 	"math"
@@ -13,9 +13,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Everything here is post-processing of the releases of a Score.
+// Everything here is post-processing of the releases of a score.
 
-// measured holds the releases of a Score.
+// measured holds the releases of a score.
 type measured struct {
 	*scoring
 	unknown                      bool    // noise hides how large targets without a scale are: those that are not 0 may be far larger than all that is seen
@@ -27,8 +27,8 @@ type measured struct {
 	means                        *scoreMeans
 }
 
-// scoreTail is the assumption of intervals of scores about the rows that histograms hide.
-var scoreTail = magnitude.TailAssumption{Deviations: 1.5, Steepest: 5}
+// tailAssumption is the assumption of intervals of scores about the rows that histograms hide.
+var tailAssumption = magnitude.TailAssumption{Deviations: 1.5, Steepest: 5}
 
 // Least tail indices for an interval of the mean of squares, and of the ratio of two such means, which are correlated.
 // Where noise may hide few of the rows in a bin, a distant tail is visible, and lower ones do, but for deviance_explained:
@@ -53,7 +53,7 @@ func (m *measured) chooseCuts() {
 func (m *measured) cheapest(of *magnitude.Histogram, power float64) float64 {
 	deviation := m.meanDeviation()
 	return of.CheapestCut(func(cut float64) float64 {
-		return square(deviation*math.Pow(cut, power)) + square(of.PowerTail(cut, power, scoreTail))
+		return square(deviation*math.Pow(cut, power)) + square(of.PowerTail(cut, power, tailAssumption))
 	})
 }
 
@@ -174,7 +174,7 @@ func (m *scoreMeans) ratio(above, below []float64, off func(q float64) float64) 
 		return 0, 0, 0, false, false
 	}
 	q = a / b
-	x := minus(above, q, below)
+	x := linalg.Minus(above, q, below)
 	variance := m.covariance(x, x)
 	df := max(1, 2*square(variance*m.n/m.deviation(x)))
 	k := numeric.HalfWidth(math.Sqrt(variance), df, magnitude.BiasShare*off(q))
@@ -293,7 +293,7 @@ func (m *measured) meanSize(name string) release.Metric {
 	}
 	return m.metric(quotient{
 		name: name, above: m.number(0, m.cut), below: m.one(), why: least.Refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
-		off: func(float64) float64 { return m.sizes.PowerTail(m.cut, 1, scoreTail) },
+		off: func(float64) float64 { return m.sizes.PowerTail(m.cut, 1, tailAssumption) },
 	})
 }
 
@@ -320,7 +320,7 @@ func (m *measured) rootMeanSquare() release.Metric {
 func atLeastZero(q float64) float64 { return max(0, q) }
 
 // squaresOff bounds the bias of the mean of squares by clipping.
-func (m *measured) squaresOff() float64 { return m.sizes.PowerTail(m.squareCut, 2, scoreTail) }
+func (m *measured) squaresOff() float64 { return m.sizes.PowerTail(m.squareCut, 2, tailAssumption) }
 
 // rSquared is 1 less the mean square of residuals over that of the target about its mean. The distance of
 // that mean from the centre is small and enters to first order. Clipping one or the other moves the ratio
@@ -339,9 +339,9 @@ func (m *measured) rSquared() release.Metric {
 	}
 	squares := m.number(1, square(m.squareCut))
 	return m.metric(quotient{
-		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread, vague: true,
+		name: name, above: linalg.Minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread, vague: true,
 		off: func(q float64) float64 {
-			return max(m.squaresOff(), -q*m.deviations.PowerTail(m.deviationCut, 2, scoreTail))
+			return max(m.squaresOff(), -q*m.deviations.PowerTail(m.deviationCut, 2, tailAssumption))
 		},
 		to: func(q float64) float64 { return min(1, 1+q) },
 	})
@@ -356,3 +356,5 @@ func (m *measured) spread() []float64 {
 	c2 := square(m.deviationCut)
 	return m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)
 }
+
+func square(v float64) float64 { return v * v }

@@ -1,4 +1,5 @@
-package dpsco
+// Package moments plans releases of second moments, from which the database computes fits.
+package moments
 
 import (
 	"context"
@@ -7,17 +8,17 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
-
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
+
+	"gonum.org/v1/gonum/floats"
 )
 
-// SecondMoments releases the sums of the products of all pairs of 1, the features and the target, from
+// Sums releases the sums of the products of all pairs of 1, the features and the target, from
 // which any least squares fit among these columns can be computed afterwards. Releases of the same columns
 // on different rows can be added up, since their rows are shortened in the same way. A row with a missing
 // value counts as zero. How much weight rows lose by being shortened is released beside them, for intervals.
@@ -27,7 +28,7 @@ import (
 //
 // Source: the release is that of Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1. Differs: longer rows are shortened
 // to a bound, and noise has twice the variance on the diagonal.
-type SecondMoments struct {
+type Sums struct {
 	Columns int // number of columns that rows are made from, the target included; 0: one for each coefficient
 }
 
@@ -38,17 +39,18 @@ const rowLength = 1.5
 // lostShare is the part of the budget that is spent on the weight that rows lose, as a share of 1/z^2.
 const lostShare = 0.07
 
-// maxMomentTerms is the largest number of rows of the released matrix: the database computes all fits from
+// maxTerms is the largest number of rows of the released matrix: the database computes all fits from
 // it.
-const maxMomentTerms = 64
+const maxTerms = 64
 
-func (a SecondMoments) withPublicFacts(s Scaled) plan.Algorithm {
-	a.Columns = s.Sources // Sources includes the constant, in place of the target
+// WithSources returns the algorithm for rows made from n columns, the constant in place of the target.
+func (a Sums) WithSources(n int) plan.Algorithm {
+	a.Columns = n
 	return a
 }
 
 // contract is the contract of rows (1, x, y). All levels of a category count as one column.
-func (a SecondMoments) contract(s table.Shape) mech.MomentContract {
+func (a Sums) contract(s table.Shape) mech.MomentContract {
 	columns := a.Columns
 	if columns == 0 {
 		columns = s.D
@@ -58,8 +60,8 @@ func (a SecondMoments) contract(s table.Shape) mech.MomentContract {
 
 // Plan chooses the noise from public facts.
 //
-// Errors: ErrParameter, ErrInfeasible.
-func (a SecondMoments) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
+// Errors: plan.ErrParameter, plan.ErrInfeasible.
+func (a Sums) Plan(s table.Shape, b privacy.Budget, accountant privacy.Accountant) (*plan.Plan, error) {
 	contract := a.contract(s)
 	if err := checkMoments(s, b); err != nil {
 		return nil, err
@@ -101,8 +103,8 @@ func checkMoments(s table.Shape, b privacy.Budget) error {
 		return fmt.Errorf("%w: delta is %v; second moments need one above 0 and below 1", plan.ErrParameter, b.Delta)
 	case !s.Intercept || s.GroupCount > 0:
 		return fmt.Errorf("%w: second moments are of rows with a constant, and not by groups", plan.ErrParameter)
-	case s.D+1 > maxMomentTerms:
-		return fmt.Errorf("%w: %d terms, a level of a category counting as one; second moments are for at most %d. Name fewer columns", plan.ErrInfeasible, s.D+1, maxMomentTerms)
+	case s.D+1 > maxTerms:
+		return fmt.Errorf("%w: %d terms, a level of a category counting as one; second moments are for at most %d. Name fewer columns", plan.ErrInfeasible, s.D+1, maxTerms)
 	}
 	return plan.Check(s, b)
 }

@@ -1,8 +1,9 @@
-package dpsco
+package score
 
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/release"
@@ -131,9 +132,9 @@ func (m *measured) devianceExplained() release.Metric {
 	}
 	deviance := m.number(0, m.cut)
 	return m.metric(quotient{
-		name: name, above: minus(make([]float64, len(m.means.first)), 1, deviance), below: m.number(1, m.deviationCut), why: why, whyNoValue: whyNoSpread, vague: true,
+		name: name, above: linalg.Minus(make([]float64, len(m.means.first)), 1, deviance), below: m.number(1, m.deviationCut), why: why, whyNoValue: whyNoSpread, vague: true,
 		off: func(q float64) float64 {
-			return max(m.sizes.PowerTail(m.cut, 1, scoreTail), -q*m.deviations.PowerTail(m.deviationCut, 1, scoreTail))
+			return max(m.sizes.PowerTail(m.cut, 1, tailAssumption), -q*m.deviations.PowerTail(m.deviationCut, 1, tailAssumption))
 		},
 		to: func(q float64) float64 { return min(1, 1+q) },
 	})

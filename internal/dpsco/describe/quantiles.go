@@ -1,4 +1,4 @@
-package dpsco
+package describe
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package dpsco
+package moments
 
 import (
 	"errors"
@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
@@ -16,8 +18,8 @@ import (
 // momentsIn are second moments in scales that make rows of all lengths, some of them cut.
 func momentsIn(s table.Shape, b privacy.Budget, maxRows int, t *testing.T) *plan.Plan {
 	t.Helper()
-	p, err := Scaled{
-		Algorithm: SecondMoments{}, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7, CentreX: []float64{0.5, -2, 1e-3}[:s.Columns()], CentreY: 3,
+	p, err := dpsco.Scaled{
+		Algorithm: Sums{}, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7, CentreX: []float64{0.5, -2, 1e-3}[:s.Columns()], CentreY: 3,
 		Sources: s.D, MaxRows: maxRows,
 	}.Plan(s, b, privacy.Concentrated{})
 	if err != nil {
@@ -33,15 +35,15 @@ func TestReplaysOfSecondMoments(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for k := range 150 {
 		s := table.Shape{N: 1 + r.IntN(23), D: 1 + k%4, Intercept: true}
-		x, y := neighbours(r, s, false)
+		x, y := plantest.Neighbours(r, s, false)
 		maxRows := 0
 		if k%5 == 0 {
-			x, y = comingRows(r, s, false)
+			x, y = plantest.ComingRows(r, s, false)
 		} else if k%2 == 0 {
-			x, y = recordNeighbours(r, s, false)
-			maxRows = maxFellows
+			x, y = plantest.RecordNeighbours(r, s, false)
+			maxRows = plantest.MaxFellows
 		}
-		moved, err := replay(t, func() *plan.Plan { return momentsIn(s, generous, maxRows, t) }, x, y)
+		moved, err := plantest.Replay(t, func() *plan.Plan { return momentsIn(s, plantest.Generous, maxRows, t) }, x, y)
 		if err != nil {
 			t.Fatalf("pair %d: %v", k, err)
 		}
@@ -59,7 +61,7 @@ func TestSecondMomentsCostTheirBudget(t *testing.T) {
 	order := privacy.AtOrder{Order: 20, Renyi: new(privacy.Renyi)}
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
 		for _, b := range []privacy.Budget{{Epsilon: 1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
-			p, err := SecondMoments{}.Plan(table.Shape{N: 500, D: 6, Intercept: true}, b, accountant)
+			p, err := Sums{}.Plan(table.Shape{N: 500, D: 6, Intercept: true}, b, accountant)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,11 +86,11 @@ func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
 		"eps 0":              {s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, plan.ErrParameter},
 		"no constant":        {table.Shape{N: 100, D: 2}, b, privacy.Concentrated{}, plan.ErrParameter},
 		"groups":             {table.Shape{N: 100, D: 2, Intercept: true, GroupCount: 2}, b, privacy.Concentrated{}, plan.ErrParameter},
-		"too many terms":     {table.Shape{N: 100, D: maxMomentTerms, Intercept: true}, b, privacy.Concentrated{}, plan.ErrInfeasible},
+		"too many terms":     {table.Shape{N: 100, D: maxTerms, Intercept: true}, b, privacy.Concentrated{}, plan.ErrInfeasible},
 		"no rows":            {table.Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, plan.ErrInfeasible},
 		"delta on pure data": {s, b, privacy.PureSum{}, plan.ErrInfeasible},
 	} {
-		if _, err := (SecondMoments{}).Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
+		if _, err := (Sums{}).Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -97,7 +99,7 @@ func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
 // sumsOf releases second moments of x.
 func sumsOf(t *testing.T, x table.Data, b privacy.Budget, seed uint64) *release.Moments {
 	t.Helper()
-	a := SecondMoments{}
+	a := Sums{}
 	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +119,7 @@ func sumsOf(t *testing.T, x table.Data, b privacy.Budget, seed uint64) *release.
 func TestSecondMomentsAreThoseOfTheRows(t *testing.T) {
 	nan := math.NaN()
 	x := table.Data{Shape: table.Shape{N: 4, D: 2, Intercept: true}, X: [][]float64{{1, nan, 0, 30}}, Y: []float64{2, 1, nan, 40}}
-	m := sumsOf(t, cloned(x), privacy.Budget{Epsilon: 9000, Delta: 1e-3}, 1)
+	m := sumsOf(t, plantest.Clone(x), privacy.Budget{Epsilon: 9000, Delta: 1e-3}, 1)
 	bound := 1.5 * math.Sqrt(2)
 	if m.Bound != bound {
 		t.Errorf("rows are %v long", m.Bound)

@@ -1,4 +1,4 @@
-package dpsco
+package describe
 
 import (
 	"context"
@@ -323,3 +323,5 @@ func either(there bool, v float64) float64 {
 	}
 	return 0
 }
+
+func square(v float64) float64 { return v * v }
