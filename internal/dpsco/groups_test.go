@@ -30,8 +30,8 @@ func groupedFits() map[string]fit {
 		"newton, labels, no meat": Newton{Curve: logisticCurve{}, Bound: 2, Pool: true},
 		"newton, counts":          Newton{Curve: poissonCurve{unit: 1, cut: firstCount}, Bound: 2, Intervals: true, Pool: true},
 		"newton, huber":           Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
-		"joint moments":           JointMoments{Bound: 2, Scale: 1, Intervals: true},
-		"joint moments, pooled":   JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
+		"joint moments":           JointMoments{Bound: 2, Scale: 1, Meat: true},
+		"joint moments, pooled":   JointMoments{Bound: 2, Scale: 1, Meat: true, Pool: true},
 		"joint moments, low":      JointMoments{Bound: 2, Scale: 1, LowInformation: true, Pool: true},
 	}
 }

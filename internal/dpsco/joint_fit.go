@@ -468,7 +468,7 @@ func (a *jointParts) step(src *mech.Source) {
 		floats.Scale(f.perRow, steps[g])
 		f.cutMeans = f.stepCuts.means(steps[g], f.shape.D-int(f.slopes), deviation, f.stepDoubt())
 	}
-	if a.Intervals {
+	if a.Meat {
 		meats := releaseMoments(mapSlice(seen, func(s jointStep) *mech.Moments { return s.meat }), a.meatContract(), a.meatNoise, src)
 		for g, f := range a.fits {
 			f.meat = mat.NewSymDense(f.meatContract().D, meats[g])
@@ -494,7 +494,7 @@ func (f *jointFit) sumStep(x table.Data) jointStep {
 			if f.shape.Intercept {
 				r.addIntercept(l, f.interceptCuts)
 			}
-			if f.Intervals {
+			if f.Meat {
 				r.addMeat(m, weights, f.stepCuts.outer, f.interceptCuts.outer, f.shape.Intercept)
 			}
 		}

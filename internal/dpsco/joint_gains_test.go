@@ -61,7 +61,7 @@ func TestGainsAreNumbers(t *testing.T) {
 func TestMoreForMomentsIsLessForTheStep(t *testing.T) {
 	s := table.Shape{N: 10_000, D: 4, Intercept: true}
 	for _, whiten := range []float64{0, 1, 1.5, maxWhiten} {
-		r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true, Whiten: whiten}.releases(s, 1)
+		r, err := JointMoments{Bound: 3, Scale: 1, Meat: true, Whiten: whiten}.releases(s, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

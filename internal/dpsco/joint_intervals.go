@@ -1,7 +1,6 @@
 package dpsco
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -17,6 +16,10 @@ import (
 // The intervals of a JointMoments are for the coefficients of least squares in the population that
 // rows are drawn from. They allow for sampling, for all noise, and for a bound on the bias from
 // clipping at the cuts. Everything here is post-processing.
+
+// meatOfJointMoments is the information with which the meat is released. With less, noise is the larger part of a
+// variance, and the meat's share of the budget costs accuracy for little.
+var meatOfJointMoments = information{score: 0.0013, momentsAlone: lowMoments}
 
 // The assumptions about hidden rows for intervals: intervalTail in the histograms of products and
 // residuals, for the bias of cuts, and jointLengthTail in that of lengths, for second moments.
@@ -39,8 +42,8 @@ const (
 // hidden; empty if there is none.
 func (f *jointFit) whyNoIntervals() string {
 	switch {
-	case !f.Intervals:
-		return cmp.Or(f.WhyNull, noErrors)
+	case f.WhyNull != "":
+		return f.WhyNull
 	case f.small:
 		return smallGroup
 	case f.tooLong:
@@ -122,7 +125,7 @@ func (f *jointFit) stepInfluences() *mat.Dense {
 // of the correction and, with an intercept, the intercept's step.
 func (f *jointFit) influences() *mat.Dense {
 	d := f.shape.D
-	a := mat.NewDense(d, f.meat.SymmetricDim(), nil)
+	a := mat.NewDense(d, f.meatContract().D, nil)
 	a.Slice(0, d, 0, d).(*mat.Dense).Copy(f.stepInfluences())
 	if f.shape.Intercept {
 		a.Set(0, d, f.interceptScale)
@@ -217,30 +220,49 @@ func (f *jointFit) interceptAllowance() float64 {
 
 // covariance returns the covariance of the estimates with the given influences: the sum of those due
 // to sampling, to the noise of the last pass, and to the noise of the second moments that multiply
-// the correction. Noise may give the first a negative eigenvalue, which is raised to zero.
+// the correction.
 func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
+	d, noise := f.shape.D, make([]float64, f.meatContract().D)
+	for i := range d {
+		noise[i] = square(f.outer.deviation)
+	}
+	if f.shape.Intercept {
+		noise[d] = square(f.interceptMeans.outer.deviation)
+	}
+	last := f.sampling()
+	for i, v := range noise {
+		last.SetSym(i, i, last.At(i, i)+v)
+	}
+	total := linalg.Sandwich(influences, last)
+	total.AddSym(total, f.momentNoiseOf(influences.Slice(0, d, 0, d), f.correction(f.outer, nil)))
+	return total
+}
+
+// sampling returns the covariance that sampling gives the releases of the last pass: of the meat, of which noise may
+// give it a negative eigenvalue, which is raised to zero; without it, that of residuals that are independent of the
+// features, which the histogram shows.
+func (f *jointFit) sampling() *mat.SymDense {
 	d := f.shape.D
-	sampling, noise := mat.NewSymDense(f.meat.SymmetricDim(), nil), make([]float64, f.meat.SymmetricDim())
+	sampling := mat.NewSymDense(f.meatContract().D, nil)
+	if f.meat == nil {
+		for i := range d {
+			sampling.SetSym(i, i, f.residuals.ExcessSquare(0)/f.n)
+		}
+		if f.shape.Intercept {
+			sampling.SetSym(d, d, f.residuals.Usable()*f.residuals.ExcessSquare(0)/f.n)
+		}
+		return sampling
+	}
 	units := f.units()
 	for i, u := range units {
 		for k, v := range units[i:] {
 			sampling.SetSym(i, i+k, u*v*f.meat.At(i, i+k)/f.n)
 		}
 	}
-	for i := range d {
-		noise[i] = square(f.outer.deviation)
-	}
 	if f.shape.Intercept {
-		noise[d] = square(f.interceptMeans.outer.deviation)
 		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.interceptMeans.outer.mean[0])/f.n))
 	}
-	sampling = linalg.PositivePart(sampling)
-	for i, v := range noise {
-		sampling.SetSym(i, i, sampling.At(i, i)+v)
-	}
-	total := linalg.Sandwich(influences, sampling)
-	total.AddSym(total, f.momentNoiseOf(influences.Slice(0, d, 0, d), f.correction(f.outer, nil)))
-	return total
+	return linalg.PositivePart(sampling)
 }
 
 // bias returns Result.Bias. The allowance for a linear combination of estimates is x + y: x is
@@ -262,7 +284,7 @@ func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 
 // units returns the outer cut of each coordinate of the meat.
 func (f *jointFit) units() []float64 {
-	u := slices.Repeat([]float64{f.stepCuts.outer}, f.meat.SymmetricDim())
+	u := slices.Repeat([]float64{f.stepCuts.outer}, f.meatContract().D)
 	if f.shape.Intercept {
 		u[f.shape.D] = f.interceptCuts.outer
 	}
@@ -270,8 +292,11 @@ func (f *jointFit) units() []float64 {
 }
 
 // degrees returns the degrees of freedom (Satterthwaite) of a variance whose meat has noise, for an
-// estimate with the given influence.
+// estimate with the given influence; without a meat, as many as there may be.
 func (f *jointFit) degrees(variance float64, influence mat.Vector) float64 {
+	if f.meat == nil {
+		return numeric.MaxDegrees
+	}
 	length := 0.0
 	for i, u := range f.units() {
 		length += square(u * influence.AtVec(i))

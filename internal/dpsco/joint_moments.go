@@ -34,8 +34,8 @@ type JointMoments struct {
 	Whiten             float64        // factor for the budget of the second moments; below 1 counts as 1
 	Levels             []LevelColumns // columns of categories, in whose coordinates the first pass begins
 	Psi                prox.Operator  // penalty and constraint
-	Intervals          bool           // also release the meat of the sandwich covariance, for intervals
-	WhyNull            string         // the reason if Intervals is false
+	Meat               bool           // also release the meat of the sandwich covariance, for intervals; else these take that of errors independent of the features
+	WhyNull            string         // why there are no intervals; empty if there are
 	Pool               bool           // with groups: shrink their fits toward their mean
 }
 
@@ -90,7 +90,7 @@ func (a JointMoments) releases(s table.Shape, z float64) (*jointReleases, error)
 	} else {
 		step += intercept
 	}
-	if a.Intervals {
+	if a.Meat {
 		r.meatNoise = part(jointShares.meat)
 	} else {
 		step += jointShares.meat
@@ -111,7 +111,7 @@ func (r *jointReleases) all() (noises []mech.Gaussian) {
 	if r.shape.Intercept {
 		noises = append(noises, r.interceptNoise)
 	}
-	if r.Intervals {
+	if r.Meat {
 		noises = append(noises, r.meatNoise)
 	}
 	return noises

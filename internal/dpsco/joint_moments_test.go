@@ -25,12 +25,12 @@ import (
 // intervals are made of, a penalty, an active ball.
 func jointFits() map[string]JointMoments {
 	return map[string]JointMoments{
-		"a step":          {Bound: 2, Scale: 1, Intervals: true},
+		"a step":          {Bound: 2, Scale: 1, Meat: true},
 		"low information": {Bound: 2, Scale: 1, LowInformation: true},
 		"a penalty":       {Bound: 2, Scale: 1, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
-		"an active ball":  {Bound: 2, Scale: 0.1, LowInformation: true, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
-		"another scale":   {Bound: 5, Scale: 1e6, Intervals: true},
-		"a smaller bound": {Bound: 0.01, Scale: 1e-6, Intervals: true},
+		"an active ball":  {Bound: 2, Scale: 0.1, LowInformation: true, Psi: prox.L2Ball{Radius: 0.1}, Meat: true},
+		"another scale":   {Bound: 5, Scale: 1e6, Meat: true},
+		"a smaller bound": {Bound: 0.01, Scale: 1e-6, Meat: true},
 	}
 }
 
@@ -107,7 +107,7 @@ func reachTheirBounds(t *testing.T, largest map[string]float64) {
 
 // Every way to be wrong is found by a replay.
 func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
-	a := JointMoments{Bound: 2, Scale: 1, Intervals: true}
+	a := JointMoments{Bound: 2, Scale: 1, Meat: true}
 	const z = 0.3
 	for name, mutant := range map[string]func(r *jointReleases, x table.Data, f *jointFit, p *plan.Plan) (twice bool){
 		"nothing": func(*jointReleases, table.Data, *jointFit, *plan.Plan) bool { return false },
@@ -173,7 +173,7 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 // A row counts once in every sum: added twice it would move some by more than is
 // allowed.
 func TestARowTwiceInJointMomentsIsSeen(t *testing.T) {
-	a := JointMoments{Bound: 2, Scale: 1, Intervals: true}
+	a := JointMoments{Bound: 2, Scale: 1, Meat: true}
 	s, double := table.Shape{N: 11, D: 2}, table.Shape{N: 22, D: 2}
 	r := rand.New(rand.NewPCG(5, 5))
 	caught := 0
@@ -315,7 +315,7 @@ func TestRowsWithoutNumbersAreOneRowToJointMoments(t *testing.T) {
 		for k := range 400 {
 			bad(k, c)
 		}
-		w, err := coefficients(planOf(t, JointMoments{Bound: 2, Scale: 1, Intervals: true}, x.Shape, 0.1).Run(t.Context(), c, mechtest.Source(t, 1)))
+		w, err := coefficients(planOf(t, JointMoments{Bound: 2, Scale: 1, Meat: true}, x.Shape, 0.1).Run(t.Context(), c, mechtest.Source(t, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,7 +347,7 @@ func TestRoundingOfJointMoments(t *testing.T) {
 	for n, near := range map[int]float64{2000: 1e-4, 200_000: 1e-5} {
 		x := normalTable(2, n, 1, 2, -1, 0.001)
 		exact := exactLeastSquares(x)
-		w, err := coefficients(planOf(t, JointMoments{Bound: 3, Scale: 1, Intervals: true}, x.Shape, 0x1p-10).Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
+		w, err := coefficients(planOf(t, JointMoments{Bound: 3, Scale: 1, Meat: true}, x.Shape, 0x1p-10).Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -176,7 +176,7 @@ func TestNoisyPilotFitsDoNotTell(t *testing.T) {
 
 // A step follows all of an error of the pilot fit where no row is cut, and next to none of it where all are.
 func TestCutRowsDoNotRespond(t *testing.T) {
-	r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true}.releases(table.Shape{N: 10_000, D: 2}, 1)
+	r, err := JointMoments{Bound: 3, Scale: 1, Meat: true}.releases(table.Shape{N: 10_000, D: 2}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestCutRowsDoNotRespond(t *testing.T) {
 // where it hardly did that of the passes before; the last correction takes away as much again.
 func TestNoiseOfThePilotFit(t *testing.T) {
 	const deviation = 0.1
-	r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true}.releases(table.Shape{N: 10_000, D: 2}, 1)
+	r, err := JointMoments{Bound: 3, Scale: 1, Meat: true}.releases(table.Shape{N: 10_000, D: 2}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

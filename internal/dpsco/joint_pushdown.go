@@ -77,7 +77,7 @@ func (f *jointFit) queryStep(x *table.Pushdown) jointStep {
 		inner, rest := f.interceptCuts.parts(intercept)
 		p.Sums = append(p.Sums, sumVector([]sqlsum.Expr{inner, rest}, f.interceptContract()))
 	}
-	if f.Intervals {
+	if f.Meat {
 		meat := multiplied(direction, sqlsum.Mul(sqlsum.Clamp(size, f.stepCuts.outer), sqlsum.Number(1/f.stepCuts.outer)))
 		if f.shape.Intercept {
 			meat = append(meat, sqlsum.Mul(sqlsum.Clamp(intercept, f.interceptCuts.outer), sqlsum.Number(1/f.interceptCuts.outer)))
@@ -89,7 +89,7 @@ func (f *jointFit) queryStep(x *table.Pushdown) jointStep {
 	if f.shape.Intercept {
 		seen.intercept = summed(f.interceptContract(), totals.Sums[1])
 	}
-	if f.Intervals {
+	if f.Meat {
 		seen.meat = summedMoments(f.meatContract(), totals.Moments[0])
 	}
 	return seen

@@ -85,10 +85,18 @@ func (p *problem) jointMoments() (fit, error) {
 		Whiten:             p.moreForMoments(),
 		Levels:             p.Levels,
 		Psi:                p.bounded(),
-		Intervals:          why == "",
+		Meat:               why == "" && p.enoughForMeat(),
 		WhyNull:            why,
 		Pool:               p.Pool == catalogue.PoolShrink,
 	}, nil
+}
+
+// enoughForMeat reports whether the meat is released; with groups, by the noise in one of mean size.
+func (p *problem) enoughForMeat() bool {
+	if p.GroupCount > 0 {
+		return p.momentNoiseOfAFit() <= lowMoments
+	}
+	return p.enough(meatOfJointMoments)
 }
 
 // fitsLoss reports whether a method supports a loss.

@@ -234,7 +234,7 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 						p.Set(i, j, []float64{a, b, -c}[(i+j)%3])
 					}
 				}
-				joint, err := JointMoments{Bound: 1, Scale: b, Intervals: true}.releases(shape, 1)
+				joint, err := JointMoments{Bound: 1, Scale: b, Meat: true}.releases(shape, 1)
 				if err != nil {
 					t.Fatal(err)
 				}

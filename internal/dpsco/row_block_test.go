@@ -203,7 +203,7 @@ func (s *seenPass) totals(t *testing.T) (all []float64) {
 // randomPass is a fit before its passes, with random coordinates and cuts, the first time those of
 // the first pass.
 func randomPass(r *rand.Rand, s table.Shape, weighted, first bool) *jointFit {
-	f := newJointFit(&jointReleases{JointMoments: JointMoments{Bound: 1.5 * math.Sqrt(float64(s.D)), Scale: 1, Intervals: true}, shape: s})
+	f := newJointFit(&jointReleases{JointMoments: JointMoments{Bound: 1.5 * math.Sqrt(float64(s.D)), Scale: 1, Meat: true}, shape: s})
 	f.weighted = weighted
 	f.stepCuts, f.interceptCuts = randomCuts(r), randomCuts(r)
 	if first {

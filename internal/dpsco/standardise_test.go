@@ -40,7 +40,7 @@ func standardisedFits(s table.Shape) map[string]standardised {
 	return map[string]standardised{
 		"descent":       {Fit: descent, Centres: centreSearch{Columns: []numericColumn{{column: histogram.Target}}, Position: targetShare}},
 		"Huber descent": {Fit: Centred{Descent: Descent{Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: 1}, Solver: descent.Solver}, Bound: 2, Ratio: 1}, Centres: centreSearch{Columns: []numericColumn{{column: histogram.Target}}, Position: targetShare}},
-		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: histogram.Target}))},
+		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Meat: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: histogram.Target}))},
 		"labels":        {Fit: Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
 		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: histogram.Target, unit: true}))},
 		"counts":        {Fit: Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
