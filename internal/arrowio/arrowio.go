@@ -238,17 +238,37 @@ func (r Request) from(expressions []string) string {
 	return "SELECT " + strings.Join(expressions, ", ") + " FROM " + r.Relation.Sanitize() + r.Where.where()
 }
 
-// expressions returns the expressions that a pull selects: the columns, except that a text is cut after more
-// characters than every level has bytes. The server cannot send a row of more than a gigabyte, and would
-// raise an error.
+// expressions returns the expressions that a pull selects: the columns without their domains, except that a
+// text is cut after more characters than every level has bytes. The server cannot send a row of more than a
+// gigabyte, and would raise an error.
 func (r Request) expressions(types []columnType) []string {
 	expressions := r.names()
 	for j, t := range types {
 		if t.category != nil && t.category.text {
 			expressions[j] = t.category.cut(expressions[j])
+		} else {
+			expressions[j] = underDomain(expressions[j], t.name)
 		}
 	}
 	return expressions
+}
+
+// underDomain returns SQL for a column as a value of its type, where that is a domain of the type below it. The
+// coordinator of Citus reads what a worker sends as the type that the column has, and would check the
+// constraints of a domain: they could be functions of the owner's, which would run as this role, and raise an
+// error on a value. A cast to the type that a column has is nothing.
+func underDomain(column, typeName string) string {
+	if typeName == enumKind.name {
+		return "COALESCE(" + column + ", NULL)"
+	}
+	return column + "::pg_catalog." + castNames[typeName]
+}
+
+// castNames are the names in pg_catalog of all types that a column may have.
+var castNames = map[string]string{
+	"boolean": "bool", "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4", "double precision": "float8", "numeric": "numeric",
+	"date": "date", "timestamp without time zone": "timestamp", "timestamp with time zone": "timestamptz",
+	"text": "text", "character varying": "varchar", "character": "bpchar", "bytea": "bytea", "uuid": "uuid",
 }
 
 // columnTypes runs a request without its rows. The server then checks names and privileges and reports

@@ -84,11 +84,17 @@ func DescribeUnit(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, 
 	return err
 }
 
-// CountUnits returns N, the number of persons in a relation, on q's snapshot.
-func CountUnits(ctx context.Context, q Querier, relation pgx.Identifier, unit Unit) (n int64, err error) {
+// CountUnits returns N, the number of persons in a relation, on conn's snapshot.
+//
+// Errors: ErrUnsupportedType; the server's.
+func CountUnits(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, unit Unit) (n int64, err error) {
 	column, name := pgx.Identifier{unit.Column}.Sanitize(), relation.Sanitize()
-	sql := fmt.Sprintf("SELECT pg_catalog.count(*) FROM (SELECT DISTINCT %s FROM %s WHERE %[1]s IS NOT NULL) AS units", column, name)
-	if err := q.QueryRow(ctx, sql).Scan(&n); err != nil {
+	oid, err := keyType(ctx, conn, relation, unit.Column)
+	if err != nil {
+		return 0, err
+	}
+	sql := fmt.Sprintf("SELECT pg_catalog.count(*) FROM (SELECT DISTINCT %s FROM %s WHERE %s IS NOT NULL) AS units", underDomain(column, keyTypes[oid]), name, column)
+	if err := conn.QueryRow(ctx, sql).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the units of %s: %w", name, err)
 	}
 	return n, nil
@@ -151,7 +157,7 @@ func keyedQuery(req Request, types []columnType, column string, oid uint32) stri
 	case pgtype.ByteaOID:
 		key += "::pg_catalog.bytea"
 	default:
-		varies = false
+		key, varies = underDomain(key, keyTypes[oid]), false
 	}
 	if varies {
 		key = fmt.Sprintf("CASE WHEN pg_catalog.octet_length(%s) OPERATOR(pg_catalog.<) %d THEN %[1]s ELSE pg_catalog.sha512(%[1]s) END", key, hashedKey)

@@ -18,7 +18,7 @@ import (
 func pulledUnits(t *testing.T, ctx context.Context, tx pgx.Tx, relation, unit string, maxRows int) (records [][]float64) {
 	t.Helper()
 	u, name := arrowio.Unit{Column: unit, MaxRows: maxRows}, pgx.Identifier{"public", relation}
-	n, err := arrowio.CountUnits(ctx, tx, name, u)
+	n, err := arrowio.CountUnits(ctx, tx.Conn(), name, u)
 	if err != nil {
 		t.Fatal(err)
 	}
