@@ -447,6 +447,39 @@ func TestForeignTablesMustBeStatedTotal(t *testing.T) {
 	}
 }
 
+// Values from another server are held against the constraints of a domain when they arrive, which may be anything since
+// it was stated that reading raises no error, and functions of the owner's.
+func TestNothingIsCheckedOnArrival(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	w.exec(w.super, strings.ReplaceAll(`
+		CREATE FOREIGN DATA WRAPPER far; CREATE SERVER far FOREIGN DATA WRAPPER far;
+		CREATE DOMAIN public.free AS float8;
+		CREATE DOMAIN public.over AS public.free;
+		CREATE DOMAIN public.deep AS float8;
+		CREATE TYPE public.pair AS (a float8, b public.deep[]);
+		CREATE FOREIGN TABLE {}_far (y float8, x public.over, more public.pair) SERVER far;
+		CREATE VIEW {}_view AS SELECT y, x + 1 AS x FROM {}_far;
+		GRANT SELECT ON {}_far, {}_view TO dp_sidecar`, "{}", "public."+w.dataset))
+	register := func(relation, options string) error {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 1, options => $3)`, w.dataset+relation, "public."+w.dataset+relation, options)
+		return err
+	}
+	if err := register("_view", `{"total": true, "new_population": "a test's"}`); err != nil {
+		t.Errorf("a domain without constraints: %v", err)
+	}
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset+"_view")
+	for _, constraint := range []struct{ does, undoes string }{
+		{`ALTER DOMAIN public.free ADD CONSTRAINT few CHECK (VALUE < 9) NOT VALID`, `ALTER DOMAIN public.free DROP CONSTRAINT few`},
+		{`ALTER DOMAIN public.deep ADD CONSTRAINT few CHECK (VALUE < 9) NOT VALID`, `ALTER DOMAIN public.deep DROP CONSTRAINT few`},
+	} {
+		w.exec(w.super, constraint.does)
+		for _, relation := range []string{"_far", "_view"} {
+			w.wantError(register(relation, `{"total": true, "new_population": "a test's"}`), "22023", "of a domain with constraints")
+		}
+		w.exec(w.super, constraint.undoes)
+	}
+}
+
 // Rows that a function makes are of people whom nobody knows.
 func TestAViewOverNoTableNeedsAnAccount(t *testing.T) {
 	w := newWorld(t, 1, 0)
