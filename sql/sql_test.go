@@ -159,8 +159,8 @@ func TestInternalsAreClosed(t *testing.T) {
 		"dp_analyst":  nil,
 		"dp_admin":    nil,
 		"dp_loopback": {"answered", "ask", "ask_score", "cancel", "elsewhere", "enqueue", "enqueue_description", "enqueue_moments", "enqueue_score", "fetch", "fetch_description", "fetch_groups", "fetch_moments", "fetch_score", "watch"},
-		"dp_sidecar": {"counted", "dataset_recheck", "figures", "inquiry_answer", "inquiry_take", "job_beat", "job_charge", "job_claim", "job_fail", "job_hand_back", "job_head", "job_park", "job_publish", "job_publish_description", "job_publish_moments", "job_publish_score", "job_read", "job_recheck", "job_shards", "job_stop",
-			"schema_version", "uncounted", "worker_beat", "worker_bye"},
+		"dp_sidecar": {"ask_node", "check_shards", "counted", "dataset_recheck", "figures", "inquiry_answer", "inquiry_take", "job_beat", "job_charge", "job_claim", "job_fail", "job_hand_back", "job_head", "job_park", "job_publish", "job_publish_description", "job_publish_moments", "job_publish_score", "job_read", "job_recheck", "job_shards", "job_stop",
+			"nodes_to_ask", "schema_version", "uncounted", "why_changed", "worker_beat", "worker_bye"},
 	} {
 		got := query[string](t, conn, `
 			SELECT proname::text FROM pg_proc WHERE pronamespace = 'dp_int'::regnamespace AND has_function_privilege($1, oid, 'EXECUTE') ORDER BY 1`, role)

@@ -150,7 +150,10 @@ func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
 	if err := s.checkShards(ctx, c); err != nil {
 		return err
 	}
-	return refusedAsParked(s.recheckVersions(ctx, c.versions, recheckJob, c.ID, c.Token))
+	if err := s.recheckVersions(ctx, c.versions, recheckJob, c.ID, c.Token); err != nil {
+		return refusedAsParked(err)
+	}
+	return refusedAsParked(s.examineShards(ctx, c.shards, c.Dataset.ID))
 }
 
 // recheckVersions repeats the check of a relation and compares the versions of the functions with those of
@@ -175,6 +178,9 @@ func (s *Sidecar) enter(ctx context.Context, conn *pgx.Conn, c *claim) (err erro
 	}
 	if c.versions, err = s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
 		return err
+	}
+	if err := s.examineShards(ctx, c.shards, c.Dataset.ID); err != nil {
+		return asFailure(err)
 	}
 	return s.open(ctx, conn, c)
 }

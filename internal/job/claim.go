@@ -47,6 +47,7 @@ type claim struct {
 		Distribution *string  // how the table is distributed over nodes; nil: it is on one node
 		Servers      []string // servers of its foreign partitions
 		Nodes        int      // number of Citus nodes that share the rows about equally; 0: none
+		Citus        bool     // whether the database has Citus, and its tables may be on other nodes
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // order of the Renyi divergence; only under rdp

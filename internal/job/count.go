@@ -56,9 +56,16 @@ func (s *Sidecar) uncounted(ctx context.Context) ([]uncountedDataset, error) {
 // which is public. A count that a job has published in the meantime is newer and is kept.
 func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Identifier, p persons) (n int64, err error) {
 	err = s.inSnapshot(ctx, func(conn *pgx.Conn) error {
+		shards, err := s.settleShards(ctx, conn, dataset)
+		if err != nil {
+			return err
+		}
 		versions, err := s.lockChecked(ctx, conn, relation, recheckDataset, dataset)
 		if err != nil {
 			return err
+		}
+		if err := s.examineShards(ctx, shards, dataset); err != nil {
+			return asFailure(err)
 		}
 		if n, err = s.countIn(ctx, conn, relation, p); err != nil {
 			return relationFailure(err)

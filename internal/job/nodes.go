@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
 )
 
@@ -26,23 +27,47 @@ const shardMoved parked = "a shard of the data set went to another node while th
 // nodeUnreachable parks a charged job if one of its nodes does not answer.
 const nodeUnreachable parked = "a node of the data set cannot be reached now"
 
-// citusSettings apply to the transaction of a job on tables of Citus: each worker has one connection, whose
-// transaction lasts as long as the coordinator's and has the same settings. The search path is pg_catalog
-// because Citus omits the schema of system functions in statements to workers, and constraint_exclusion is
-// that of pinSettings, which workers do not see.
-const citusSettings = `SET LOCAL citus.max_adaptive_executor_pool_size = 1; SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL search_path = pg_catalog; SET LOCAL constraint_exclusion = off`
+// citusSettings apply to the transaction of a job on tables of Citus, also those of one node, which may be a
+// worker: each worker has one connection, whose transaction lasts as long as the coordinator's and has the same
+// settings. No connection to a worker outlives the transaction, as functions of a view that was declared total
+// may leave something in its session: see endSnapshot. Of reference tables the copy on the coordinator is read.
+// The search path is pg_catalog because Citus omits the schema of system functions in statements to workers; the
+// rest are those of pinSettings that matter to a read, which workers do not see otherwise.
+const citusSettings = `SET LOCAL citus.max_cached_conns_per_worker = 0; SET LOCAL citus.enable_local_execution = on; SET LOCAL citus.max_adaptive_executor_pool_size = 1; ` +
+	`SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL search_path = pg_catalog; SET LOCAL constraint_exclusion = off; ` +
+	`SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL jit = off; SET LOCAL extra_float_digits = 1; SET LOCAL datestyle = 'ISO'`
 
-// settle prepares the transaction of a job on a distributed table, before its first statement that reads
-// rows.
+// settle prepares the transaction of a job on a table of Citus, before its first statement that reads rows.
 func (s *Sidecar) settle(ctx context.Context, conn *pgx.Conn, c *claim) (err error) {
-	if c.Dataset.Distribution == nil {
-		return nil
+	if c.Dataset.Citus {
+		c.shards, err = s.settleShards(ctx, conn, c.Dataset.ID)
 	}
-	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.job_shards($1)", c.Dataset.ID).Scan(&c.shards); err != nil || c.shards == nil {
-		return err
+	return err
+}
+
+// settleShards is settle for a data set. It returns the locations of the shards; nil if there are none.
+func (s *Sidecar) settleShards(ctx context.Context, conn *pgx.Conn, dataset int64) (shards *string, err error) {
+	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.job_shards($1)", dataset).Scan(&shards); err != nil || shards == nil {
+		return nil, err
 	}
 	_, err = conn.PgConn().Exec(ctx, citusSettings).ReadAll()
-	return err
+	return shards, err
+}
+
+// examineShards has the nodes of a data set tell whether its shards are what the coordinator has in its
+// catalogue. The owner of a table may change a shard on its node, and what he makes of it would run as
+// dp_sidecar: so it is called before the first statement that reads them. That one locks them until the
+// transaction ends, so that a call after it finds what was read.
+//
+// Errors: a *ledger.Refusal.
+func (s *Sidecar) examineShards(ctx context.Context, shards *string, dataset int64) error {
+	if shards == nil {
+		return nil
+	}
+	ctx, done := context.WithTimeout(ctx, 8*statementTimeout) // as recheck
+	defer done()
+	_, err := s.pool.Exec(ctx, "SELECT dp_int.check_shards($1)", dataset)
+	return ledger.Explain(err)
 }
 
 // checkShards parks a job if a shard has moved since its transaction began.

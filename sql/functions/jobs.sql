@@ -117,7 +117,7 @@ LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', dp_int.request_scales(d.id, p_request),
                             'flags', ARRAY(SELECT c FROM unnest(d.target || d.features) AS c WHERE dp_int.is_boolean(d.relid, c)), 'unit', d.unit, 'max_rows', d.max_rows, 'persons', d.persons * w.blocks, 'rows', d.block_rows * w.blocks, 'row_count', d.row_count,
                             'block', d.block, 'block_type', d.block_type, 'accounting', a.accounting, 'order', a.renyi_order, 'placement', d.placement, 'distribution', d.distribution,
-                            'servers', CASE WHEN d.distribution IS NOT NULL THEN dp_int.foreign_servers(d.relid) END, 'nodes', CASE WHEN d.distribution IS NOT NULL THEN dp_int.sharing_nodes(d.relid) END)
+                            'servers', CASE WHEN d.distribution IS NOT NULL THEN dp_int.foreign_servers(d.relid) END, 'nodes', CASE WHEN d.distribution IS NOT NULL THEN dp_int.sharing_nodes(d.relid) END, 'citus', to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL)
     FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account,
          LATERAL (SELECT coalesce(upper(b) - lower(b), 1) FROM dp_int.blocks_read(d.id, p_request) AS b) AS w(blocks)
    WHERE d.id = p_dataset
