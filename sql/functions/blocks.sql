@@ -117,10 +117,11 @@ BEGIN
     RAISE EXCEPTION 'nothing keeps rows of % in their blocks: column "%" can be updated', p_relid::regclass, p_block
       USING ERRCODE = '22023',
             HINT = CASE WHEN dp_int.mixes_rows(p_relid) THEN 'Rows of the view are joined, combined or compared. State with block_is_fixed why a row stays in its block, and why rows of one block do not depend on rows of another: the ledger records the statement.'
-              ELSE format('A row that moves to another block has two budgets. As the owner of the table run: SELECT %s; or state why its values do not change with block_is_fixed => ''it is the day of the insert, and nobody updates it'': the ledger records the statement.',
-                          (SELECT format('dp_freeze(%L, %L)', s.relid::regclass, a.attname)
-                             FROM dp_int.source_column(p_relid, p_block) s
-                             JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum)) END;
+              ELSE format('A row that moves to another block has two budgets. %s why its values do not change with block_is_fixed => ''it is the day of the insert, and nobody updates it'': the ledger records the statement.',
+                          coalesce((SELECT format('As the owner of the table run: SELECT dp_freeze(%L, %L); or state', s.relid::regclass, a.attname)
+                                      FROM dp_int.source_column(p_relid, p_block) s
+                                      JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum
+                                     WHERE NOT dp_int.of_citus(s.relid)), 'State')) END;
   END IF;
   RETURN reason;
 END $$;

@@ -43,6 +43,12 @@ BEGIN
     RAISE EXCEPTION 'column "%" of % is generated', dp_freeze."column", dp_freeze.relation
       USING ERRCODE = '22023', HINT = 'It changes with the columns that it is generated from: freeze those.';
   END IF;
+  IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+    IF EXISTS (SELECT FROM pg_catalog.pg_dist_partition p WHERE p.logicalrelid = dp_freeze.relation) THEN
+      RAISE EXCEPTION '% is a table of Citus, whose rows are in shards', dp_freeze.relation
+        USING ERRCODE = '0A000', HINT = 'A trigger of the table itself sees no UPDATE of them. Where the column is that of blocks, the steward states why its values do not change, with block_is_fixed.';
+    END IF;
+  END IF;
   FOR t IN
     WITH RECURSIVE tree(oid, depth) AS (
       SELECT dp_freeze.relation::oid, 0
@@ -163,6 +169,16 @@ LANGUAGE sql STABLE AS $$
    WHERE a.attrelid = p_relid AND a.attname = p_column
 $$;
 
+-- Is a relation a table of Citus? Its rows are in shards, and its own triggers fire for none of them.
+CREATE OR REPLACE FUNCTION dp_int.of_citus(p_relid oid) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN
+    RETURN false;
+  END IF;
+  RETURN EXISTS (SELECT FROM pg_catalog.pg_dist_partition p WHERE p.logicalrelid = p_relid);
+END $$;
+
 -- The reasons why the values of a column cannot change once they are written, through plain views; no row
 -- where they can change, or no reason is known. In a view that does more than show columns, or under a policy of
 -- row-level security that reads tables, a row may come to show another row's value or take its place. An identity column is no reason: UPDATE ... SET id = DEFAULT gives it a
@@ -192,7 +208,7 @@ BEGIN
   IF NOT EXISTS (SELECT FROM dp_int.heirs(s.relid, s.attnum) h
                    JOIN pg_catalog.pg_class c ON c.oid = h.relid AND c.relkind = 'r'
                   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = h.relid AND dp_int.freezes(t, s.attname)))
-     AND NOT dp_int.set_by_triggers(s.relid, s.attnum, s.attname, true) THEN
+     AND NOT dp_int.set_by_triggers(s.relid, s.attnum, s.attname, true) AND NOT dp_int.of_citus(s.relid) THEN
     RETURN NEXT 'trigger';
   END IF;
   IF NOT dp_int.updatable(s.relid, s.attnum) AND NOT dp_int.set_by_triggers(s.relid, s.attnum, s.attname, false) THEN
