@@ -2,6 +2,8 @@ package install
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -51,3 +53,73 @@ BEGIN
     END IF;
   END LOOP;
 END $$`
+
+// likeHere makes the roles on workers of Citus that lack them, and gives dp_sidecar there the settings that it
+// has on the coordinator: Citus may have come after dpsidecar, and a role that somebody made on a worker has no
+// settings. Sessions on a worker have those of the role there. Without Citus it has no effect. checkNodes tells
+// what it could not do.
+const likeHere = `
+DO $$
+DECLARE
+  roles CONSTANT text := (
+    SELECT string_agg(format('IF pg_catalog.to_regrole(%L) IS NULL THEN CREATE ROLE %I %s; END IF; ', rolname, rolname, CASE WHEN rolcanlogin THEN 'LOGIN' ELSE 'NOLOGIN' END), '')
+      FROM pg_catalog.pg_roles WHERE rolname IN ('dp_owner', 'dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar'));
+  settings CONSTANT text := (
+    SELECT coalesce(string_agg(format('ALTER ROLE dp_sidecar SET %I = %L; ', split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1)), ''), '')
+      FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS setting
+     WHERE s.setrole = 'dp_sidecar'::regrole AND s.setdatabase = 0
+       AND split_part(setting, '=', 1) IN ('search_path', 'lock_timeout', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions'));
+  command text;
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus') THEN
+    RETURN;
+  END IF;
+  FOREACH command IN ARRAY ARRAY[roles, settings] LOOP
+    PERFORM FROM pg_catalog.run_command_on_workers(format('DO %L', 'BEGIN PERFORM pg_catalog.set_config(''citus.enable_ddl_propagation'', ''off'', true); ' || command || 'END'));
+  END LOOP;
+EXCEPTION WHEN OTHERS THEN
+  RAISE NOTICE 'roles on the workers of Citus stay as they are: %', SQLERRM;
+END $$`
+
+// unlikeHere selects the workers of Citus that lack a role of dpsidecar, or on which dp_sidecar lacks a setting
+// that it has on the coordinator, with what is missing, or why they do not tell.
+const unlikeHere = `
+	SELECT concat(nodename, ':', nodeport, CASE WHEN success THEN ' lacks ' ELSE ' does not answer: ' END, result)
+	  FROM pg_catalog.run_command_on_workers((
+	    SELECT format($ask$
+	             SELECT coalesce(pg_catalog.string_agg(m.missing, ', '), '')
+	               FROM (SELECT 'role ' || r.name FROM pg_catalog.unnest(%L::pg_catalog.text[]) AS r(name) WHERE pg_catalog.to_regrole(r.name) IS NULL
+	                     UNION ALL
+	                     SELECT 'setting ' || w.setting || ' of dp_sidecar'
+	                       FROM pg_catalog.unnest(%L::pg_catalog.text[]) AS w(setting)
+	                      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s
+	                                         WHERE s.setrole = pg_catalog.to_regrole('dp_sidecar') AND s.setdatabase = 0 AND w.setting = ANY (s.setconfig))) AS m(missing)$ask$,
+	             ARRAY['dp_owner', 'dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar'],
+	             ARRAY(SELECT setting FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS setting
+	                    WHERE s.setrole = 'dp_sidecar'::regrole AND s.setdatabase = 0
+	                      AND split_part(setting, '=', 1) IN ('search_path', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions')))))
+	 WHERE NOT success OR result <> ''
+	 ORDER BY nodename, nodeport`
+
+// checkNodes checks the workers of Citus, as far as the role of conn may ask them; nil without Citus.
+func checkNodes(ctx context.Context, conn *pgx.Conn) ([]Check, error) {
+	var citus bool
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus')`).Scan(&citus); err != nil || !citus {
+		return nil, err
+	}
+	c := Check{Item: "workers of Citus have the roles dp_*, and dp_sidecar the same settings"}
+	rows, _ := conn.Query(ctx, unlikeHere)
+	wrong, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused):
+		c.Detail = "not known: " + refused.Message
+	case err != nil:
+		return nil, err
+	case len(wrong) > 0:
+		c.Detail = strings.Join(wrong, "; ") + ". What is missing comes with dpsidecar install, run by a superuser as whom the coordinator can log in to the workers"
+	default:
+		c.OK, c.Detail = true, "as it should be"
+	}
+	return []Check{c}, nil
+}

@@ -182,11 +182,16 @@ type executor interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// CheckAll has the database check the installation.
+// CheckAll has the database check the installation, and with Citus its workers too.
 func CheckAll(ctx context.Context, conn *pgx.Conn) ([]Check, error) {
 	rows, err := conn.Query(ctx, `SELECT item, ok, detail FROM public.dp_check_install()`)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Check])
+	checks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Check])
+	if err != nil {
+		return nil, err
+	}
+	onNodes, err := checkNodes(ctx, conn)
+	return append(checks, onNodes...), err
 }

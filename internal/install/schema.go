@@ -83,6 +83,9 @@ func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	if err := execute(ctx, everywhere, sidecarSettings); err != nil {
 		return version, fmt.Errorf("settings of dp_sidecar: %w", err)
 	}
+	if err := execute(ctx, admin, likeHere); err != nil {
+		return version, fmt.Errorf("roles on the workers of Citus: %w", err)
+	}
 	return version, replaceCode(ctx, admin)
 }
 
