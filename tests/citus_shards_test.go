@@ -111,6 +111,7 @@ func (w *world) shardsRunNothing(worker *pgx.Conn) {
 		{"visits", `CREATE STATISTICS own.mine ON (own.mine(cost)) FROM SHARD`, `DROP STATISTICS own.mine`, "may run function own.mine(double precision)"},
 		{"visits", `CREATE INDEX harmless ON SHARD ((cost::int)); CREATE FUNCTION own.words(own.color) RETURNS text LANGUAGE sql AS 'SELECT ''red'''; ALTER FUNCTION own.words(own.color) OWNER TO own; CREATE CAST (own.color AS text) WITH FUNCTION own.words(own.color)`,
 			`DROP FUNCTION own.words CASCADE; DROP INDEX own.harmless`, "may run a cast"},
+		{"visits", `CREATE INDEX mine ON SHARD ((cost::own.money))`, `DROP INDEX own.mine`, "may run type own.money"},
 		{"doubled", `CREATE OR REPLACE FUNCTION own.twice(float8) RETURNS float8 LANGUAGE sql IMMUTABLE AS 'SELECT CASE WHEN own.mine($1) THEN 2 * $1 END'`,
 			`CREATE OR REPLACE FUNCTION own.twice(float8) RETURNS float8 LANGUAGE sql IMMUTABLE AS 'SELECT 2 * $1'`, "function 'own'.'twice'('pg_catalog'.'float8') is another one"},
 	} {

@@ -29,6 +29,7 @@ func init() {
 		{"citus: indexes of shards may call functions", "sql/functions/shards.sql", "UNION ALL SELECT 'pg_catalog.pg_class'::pg_catalog.regclass, i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = t.id", "", owners},
 		{"citus: statistics of shards may call functions", "sql/functions/shards.sql", "UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::pg_catalog.regclass, e.oid FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = t.id) AS o(class, id)", ") AS o(class, id)", owners},
 		{"citus: indexes of shards may call casts", "sql/functions/shards.sql", "SELECT 'a cast'", "SELECT NULL", owners},
+		{"citus: indexes of shards may cast to domains", "sql/functions/shards.sql", "y.typtype = 'd' AND y.oid >= 16384", "false", owners},
 		{"citus: functions on workers may be others", "sql/functions/shards.sql", "WHERE f.hash <> coalesce(p_here -> 'functions' ->> f.name, '')) AS w(wrong)", "WHERE false) AS w(wrong)", owners},
 		{"citus: the coordinator checks domains of what is pulled", "internal/arrowio/arrowio.go", "			expressions[j] = underDomain(expressions[j], t.name)\n", "", owners},
 		{"citus: the coordinator checks domains of persons", "internal/arrowio/units.go", `underDomain(column, keyTypes[oid]), name, column)`, `column+keyTypes[oid][:0], name, column)`, owners},

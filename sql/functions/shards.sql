@@ -51,7 +51,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $outer$
               FROM casts
              WHERE EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = t.id AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
                 OR EXISTS (SELECT FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = t.id AND e.stxexprs IS NOT NULL)
-                OR EXISTS (SELECT FROM pg_catalog.pg_partitioned_table k WHERE k.partrelid = t.id AND k.partexprs IS NOT NULL)))))
+                OR EXISTS (SELECT FROM pg_catalog.pg_partitioned_table k WHERE k.partrelid = t.id AND k.partexprs IS NOT NULL)), (
+            SELECT pg_catalog.pg_describe_object('pg_catalog.pg_type'::pg_catalog.regclass, y.oid, 0)  -- its constraints: see why_not_total
+              FROM (SELECT pg_catalog.concat(i.indexprs, i.indpred) FROM pg_catalog.pg_index i WHERE i.indrelid = t.id
+                    UNION ALL SELECT e.stxexprs::pg_catalog.text FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = t.id
+                    UNION ALL SELECT k.partexprs::pg_catalog.text FROM pg_catalog.pg_partitioned_table k WHERE k.partrelid = t.id) AS o(tree),
+                   pg_catalog.regexp_matches(o.tree, E'(?<!\\\\):(?:resulttype|typid) ([0-9]+)', 'g') AS m
+              JOIN pg_catalog.pg_type y ON y.oid = m[1]::pg_catalog.oid AND y.typtype = 'd' AND y.oid >= 16384
+             LIMIT 1))))
           FROM tables t),
       'functions', (
         SELECT pg_catalog.jsonb_object_agg(f.name, f.hash)
