@@ -207,7 +207,19 @@ func TestCheckInstallNamesOwners(t *testing.T) {
 	if said := check(); !strings.HasPrefix(said, "true ") || !strings.Contains(said, w.person) || strings.Contains(said, "postgres") {
 		t.Error(said)
 	}
-	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` OWNER TO postgres`)
+	// Who registers is told when an owner comes, and not again.
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` OWNER TO postgres; CREATE TABLE public.`+w.dataset+`_other AS SELECT 1 AS a, 2 AS b; ALTER TABLE public.`+w.dataset+`_other OWNER TO `+w.person+`; GRANT SELECT ON public.`+w.dataset+`_other TO dp_sidecar`)
+	for k, told := range []bool{true, false} {
+		conn, heard := w.listeningAt(w.system.StewardURL())
+		w.exec(conn, `SELECT dp_register($1, $2::text::regclass, 'a', '{b}', 1)`, fmt.Sprint("other_", k), "public."+w.dataset+"_other")
+		if said := strings.Join(heard(), "\n"); strings.Contains(said, "belong to several owners") != told || told && !strings.Contains(said, w.person) {
+			t.Errorf("%d: %s", k, said)
+		}
+	}
+	for k := range 2 {
+		w.exec(w.steward, `SELECT dp_unregister($1)`, fmt.Sprint("other_", k))
+	}
+	w.exec(w.super, `DROP TABLE public.`+w.dataset+`_other`)
 }
 
 // A grant taken back while the job reads: its result is withheld, in words, and kept.

@@ -172,15 +172,9 @@ BEGIN
   detail := coalesce(CASE WHEN copy THEN 'dpsidecar adopt binds them to the relations of this database, by name; until then ' ELSE '' END || detail, 'as it should be');
   RETURN NEXT;
 
-  -- No lock keeps an owner from making an index while a job reads, and the planner runs what that calls as dp_sidecar.
   item := 'who owns registered relations';
-  SELECT CASE WHEN count(DISTINCT owner.oid) > 1 AND NOT bool_and(owner.rolsuper) THEN format('%s: each could read what dp_sidecar reads of the others, though not unseen, by an index that he makes while a job reads his table. If they do not trust each other, give each a database of his own', string_agg(DISTINCT owner.rolname, ', ') FILTER (WHERE NOT owner.rolsuper)) END INTO detail
-    FROM dp_int.dataset d, LATERAL dp_int.base_relations(d.relid) AS b
-    JOIN pg_catalog.pg_class c ON c.oid = b.relid
-    JOIN pg_catalog.pg_roles owner ON owner.oid = c.relowner
-   WHERE d.unregistered_at IS NULL AND NOT copy;
   ok := true;
-  detail := coalesce(detail, 'as it should be');
+  detail := coalesce(CASE WHEN NOT copy THEN dp_int.several_owners(NULL) || ': each could read what dp_sidecar reads of the others, though not unseen, by an index that he makes while a job reads his table. If they do not trust each other, give each a database of his own' END, 'as it should be');
   RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION public.dp_check_install IS 'Checks the installation item by item and says what to do about what is wrong.';

@@ -40,6 +40,30 @@ BEGIN
   END IF;
 END $$;
 
+-- Who owns tables below registered relations, superusers left out, without those of one data set; NULL if that is one alone. No lock keeps an owner from
+-- making an index while a job reads his table, and the planner runs what that calls as dp_sidecar, which reads them all.
+CREATE OR REPLACE FUNCTION dp_int.several_owners(p_without bigint) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT string_agg(DISTINCT owner.rolname, ', ') FILTER (WHERE NOT owner.rolsuper)
+    FROM dp_int.dataset d, LATERAL dp_int.base_relations(d.relid) AS b
+    JOIN pg_catalog.pg_class c ON c.oid = b.relid
+    JOIN pg_catalog.pg_roles owner ON owner.oid = c.relowner
+   WHERE d.unregistered_at IS NULL AND d.id IS DISTINCT FROM p_without
+  HAVING count(DISTINCT owner.oid) > 1
+$$;
+
+-- Tells a steward who registers the first tables of another owner what owners can do to each other.
+CREATE OR REPLACE FUNCTION dp_int.tell_owners(d dp_int.dataset) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  owners CONSTANT text := dp_int.several_owners(NULL);
+BEGIN
+  IF owners <> coalesce(dp_int.several_owners(d.id), '') THEN
+    RAISE NOTICE 'dpsidecar: registered tables belong to several owners now (%): each could read what dp_sidecar reads of the others, though not unseen', owners
+      USING HINT = 'By an index that he makes while a job reads his table: no lock keeps him from it. If they do not trust each other, give each a database of his own.';
+  END IF;
+END $$;
+
 -- Other data sets of the account of a data set, as messages name them; NULL where there are none.
 CREATE OR REPLACE FUNCTION dp_int.siblings(d dp_int.dataset) RETURNS text
 LANGUAGE sql STABLE AS $$

@@ -409,6 +409,7 @@ BEGIN
   PERFORM dp_int.tell_large_budget(d);
   PERFORM dp_int.tell_shared_budget(d, a);
   PERFORM dp_int.tell_spent(d, true);
+  PERFORM dp_int.tell_owners(d);
   PERFORM dp_int.tell_unscaled(d.name, d.scales);
   PERFORM dp_int.tell_placement(d);
   PERFORM dp_int.tell_missing_scales(d.relid, d.target || d.features, d.scales, d.labels || d.categories);
