@@ -49,6 +49,30 @@ func TestANewPopulationForgetsNobody(t *testing.T) {
 	}
 }
 
+// Of many tables that are gone a refusal names the first few.
+func TestARefusalNamesFewTablesThatAreGone(t *testing.T) {
+	t.Parallel()
+	w := servedWorld(t)
+	for i := range 8 {
+		name := fmt.Sprintf("gone%d", i)
+		w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%s AS TABLE public.%s; GRANT SELECT ON public.%[1]s TO dp_sidecar`, name, w.dataset))
+		if err := w.register(name, `{"new_population": "others"}`); err != nil {
+			t.Fatal(err, hint(err))
+		}
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+		w.mustRegress(w.analyst, ask, name, 0.5)
+	}
+	for i := range 8 {
+		w.exec(w.super, fmt.Sprintf(`DROP TABLE public.gone%d`, i))
+	}
+	w.exec(w.super, `CREATE TABLE public.unknown (amount float8, age float8); GRANT SELECT ON public.unknown TO dp_sidecar`)
+	err := w.register("unknown", "{}")
+	w.wantError(err, "22023", "may hold the people of public.gone0, public.gone1, public.gone2, public.gone3, public.gone4 and 3 more, which")
+	if !strings.Contains(hint(err), `"gone4" (account `) || strings.Contains(hint(err), "gone5") || !strings.Contains(hint(err), "and 3 more, name") {
+		t.Error(hint(err))
+	}
+}
+
 // An account that was never charged may be left for the right one.
 func TestAForgottenAccountIsCorrected(t *testing.T) {
 	t.Parallel()

@@ -150,6 +150,12 @@ LANGUAGE sql STABLE AS $$
      AND dp_int.charged(r.account)
 $$;
 
+-- The first few names of a list for people, and how many more there are.
+CREATE OR REPLACE FUNCTION dp_int.first_few(p_names text[]) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT array_to_string(p_names[:5], ', ') || CASE WHEN cardinality(p_names) > 5 THEN format(' and %s more', cardinality(p_names) - 5) ELSE '' END
+$$;
+
 -- Raises where a relation may hold people of an existing account although the steward has not stated
 -- whose people it holds. Where a function reads the data, the tables beside it do not determine whose
 -- data it reads, even if they are known.
@@ -179,7 +185,7 @@ BEGIN
               THEN format('If it shows the same people, name their account with options {"account": %s}. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.', former.account)
               ELSE format('What it reads now belongs to account %1$s: if it shows the people of that account, say so with options {"account": %1$s}.', p_account) END;
   ELSIF EXISTS (SELECT FROM dp_int.known_relations(p_relid, p_unit) k WHERE k.account IS NULL AND NOT k.child) THEN
-    SELECT string_agg(DISTINCT g.relation, ', '), string_agg(DISTINCT format('"%s" (account %s)', d.name, d.account), ', ') INTO gone, names
+    SELECT dp_int.first_few(array_agg(DISTINCT g.relation)), dp_int.first_few(array_agg(DISTINCT format('"%s" (account %s)', d.name, d.account)) FILTER (WHERE d.id IS NOT NULL)) INTO gone, names
       FROM dp_int.gone_relations() g
       LEFT JOIN dp_int.dataset d ON d.account = g.account;
     IF gone IS NOT NULL THEN
