@@ -76,7 +76,8 @@ DECLARE
 BEGIN
   IF terms IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: t of % counts chance and noise alone; p_value and the interval also allow for the bias of rows that were clipped or weigh less', terms
-      USING HINT = 'Go by p_value and the interval. More eps or more rows make the bias smaller.';
+      USING HINT = 'Go by p_value and the interval. More eps or more rows make the bias smaller.'
+                   || CASE r.model WHEN 'linear' THEN ' So does dp_huber_regress mostly, by far where the interval is many times as wide as std_err: it asks about means that rows far out move less.' ELSE '' END;
   END IF;
 END $$;
 
