@@ -415,6 +415,11 @@ func TestWhereLevel(t *testing.T) {
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_logistic_regress($1, 5, target => 'outcome', features => '{age}', where_level => '{"region": ["east"]}', options => '{"negative_label": "lost", "positive_label": "won"}')`, w.dataset)
 	w.exec(w.analyst, `CALL dp_run('linear', $1, 20, features => '{age,size}', where_level => '{"region": ["east", "south"]}')`, w.dataset)
+	conn, heard := w.hearingHints(w.person)
+	w.exec(conn, `SELECT * FROM dp_logistic_regress($1, 0.3, target => 'insured', features => '{age}', where_level => '{"region": ["east"]}')`, w.dataset)
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "Only rows with the levels of where_level count") {
+		t.Errorf("heard %q", said)
+	}
 	if said := one[string](w, w.analyst, `SELECT value FROM dp_explain('linear', $1, 1, features => '{age}', where_level => '{"region": ["east"]}') WHERE property = 'where_level'`, w.dataset); !strings.Contains(said, `{"region":["east"]}`) {
 		t.Errorf("dp_explain says %s", said)
 	}

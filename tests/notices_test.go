@@ -353,7 +353,7 @@ func TestTheHintOnMissingFiguresRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	for _, call := range []string{`dp_linear_regress('%s', 0.5, features => '{age}')`, `dp_describe('%s', 0.01)`, `dp_score(dp_last_release('%s'), 0.01)`} {
+	for _, call := range []string{`dp_linear_regress('%s', 0.5, features => '{age}', penalty => 'l2', lambda => 0.1)`, `dp_describe('%s', 0.01)`, `dp_score(dp_last_release('%s'), 0.01)`} {
 		hint = ""
 		w.exec(conn, `SELECT * FROM `+fmt.Sprintf(call, w.dataset))
 		statement, _, found := strings.Cut(hint, " says which and why.")
@@ -370,9 +370,9 @@ func TestSummariesTellOfBias(t *testing.T) {
 	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
 	w.exec(w.super, `UPDATE dp_int.coefficient SET coef = 10, std_err = 1, df = 50, ci_low = 10 - h, ci_high = 10 + h, p_value = p, why_null = NULL
 		FROM (VALUES (1, 2, 1e-9), (2, 12, 0.1), (3, 9, 0.04)) AS v(n, h, p) WHERE release = $1 AND position = n`, release)
-	conn, heard := w.listening(w.person)
+	conn, heard := w.hearingHints(w.person)
 	w.exec(conn, `SELECT * FROM dp_summary($1::uuid)`, release)
-	if said := heard(); len(said) != 1 || !strings.HasPrefix(said[0], `dpsidecar: t of "age" counts chance and noise alone`) {
+	if said := heard(); len(said) != 1 || !strings.HasPrefix(said[0], `dpsidecar: t of "age" counts chance and noise alone`) || !strings.Contains(said[0], "dp_huber_regress") {
 		t.Errorf("heard %q", said)
 	}
 }

@@ -280,7 +280,9 @@ BEGIN
     RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why
       USING HINT = concat(CASE WHEN EXISTS (SELECT FROM dp_int.metric m WHERE m.release = p_release) THEN format('SELECT metric, why_null FROM dp.scores WHERE score = %L', p_release)
                                  WHEN EXISTS (SELECT FROM dp_int.column_statistic s WHERE s.release = p_release) THEN format('SELECT column_name, statistic, why_null FROM dp.descriptions WHERE release = %L', p_release)
-                                 ELSE format('SELECT * FROM dp_summary(%L)', p_release) END || ' says which and why.', CASE WHEN why ~* 'scales that fit|register (its )?scale' THEN ' ' || dp_int.who_gives_scales() END);
+                                 ELSE format('SELECT * FROM dp_summary(%L)', p_release) END || ' says which and why.', CASE WHEN why ~* 'scales that fit|register (its )?scale' THEN ' ' || dp_int.who_gives_scales() END,
+                          CASE WHEN EXISTS (SELECT FROM dp_int.release r JOIN dp_int.job j ON j.id = r.job WHERE r.id = p_release AND j.request ? 'where_level')
+                            THEN ' Only rows with the levels of where_level count, and the noise is that of all rows: fewer features or more eps help a small part.' END);
   END IF;
 END $$;
 
