@@ -620,3 +620,47 @@ func TestPoolingKnowsTheErrorOfQuantiles(t *testing.T) {
 		t.Errorf("the slope 2 of a small group is %.3f in the mean", mean)
 	}
 }
+
+// A feature may lie elsewhere in one group than in the others, or spread less: then the coordinates of all rows are not those
+// of the group. Its coefficients converge all the same, and intervals that are given hold. Seeds are fixed.
+func TestGroupsWhoseFeatureLiesElsewhere(t *testing.T) {
+	const n = 100_000
+	tried, given, covered := 0, 0, 0
+	for _, law := range []struct{ apart, less float64 }{{2, 1}, {3, 1}, {5, 1}, {0, 0.5}, {0, 0.3}} {
+		for seed := range uint64(3) {
+			r := rand.New(rand.NewPCG(seed, 31))
+			x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true, GroupCount: 3}, X: table.NewColumns(2, n), Y: make([]float64, n), Group: make([]float64, n)}
+			slopes, constants := []float64{1, 1.5, 2}, []float64{0, 1, 0}
+			for i := range n {
+				g := []int{0, 0, 0, 0, 0, 1, 1, 1, 2, 2}[r.IntN(10)]
+				spread := []float64{1, 1 / law.less, law.less}[g]
+				x.Group[i], x.X[0][i] = float64(g), spread*r.NormFloat64()+law.apart*float64(g)
+				if r.Float64() < 0.2 {
+					x.X[1][i] = 1
+				}
+				x.Y[i] = constants[g] + slopes[g]*x.X[0][i] + 0.7*x.X[1][i] + r.NormFloat64()
+			}
+			for g, group := range resultOf(t, Regression{Loss: loss.Squared{}, Pool: catalogue.PoolNone}, x, 3, seed).Groups {
+				if off := group.Coefficients[1] - slopes[g]; math.Abs(off) > 0.15 {
+					t.Errorf("%+v, seed %d: the slope of group %d is off by %.2g", law, seed, g, off)
+				}
+				for j, truth := range []float64{constants[g], slopes[g], 0.7} {
+					tried++
+					if group.Withholds(j) {
+						continue
+					}
+					given++
+					if group.Low[j] <= truth && truth <= group.High[j] {
+						covered++
+					} else {
+						t.Logf("%+v, seed %d, group %d: coefficient %d is %.3g, and from %.3g to %.3g", law, seed, g, j, truth, group.Low[j], group.High[j])
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d of %d given, %d cover", given, tried, covered)
+	if given < tried/2 || float64(covered) < 0.9*float64(given) {
+		t.Errorf("%d of %d given, %d cover", given, tried, covered)
+	}
+}

@@ -29,6 +29,7 @@ type jointFit struct {
 	perRow     float64 // all rows over n: converts a released mean over all rows to a mean over the part
 	d, slopes  float64
 	grouped    bool       // the part is a group
+	spreads    []float64  // of a group: the deviation of each column over all rows
 	small      bool       // a group whose size is small beside its noise
 	tooLong    bool       // rows are far longer than their scales suggest
 	rare       bool       // the target is rarely as large as its scale
@@ -202,7 +203,8 @@ func (f *jointFit) sumPilot(t int, x table.Data) jointPilot {
 }
 
 // shortenedEigenvalue is the floor of the eigenvalues in the last pilot pass. The passes before it
-// made them 1, so that a direction with a smaller one is due to few rows, which are shortened.
+// made them 1, so that a direction with a smaller one is due to few rows, which are shortened. They did not for a group,
+// in which a feature may lie elsewhere or spread less.
 // Whitening it by the small moment that is left after shortening would stretch the rows themselves
 // by far more, and the last step would overshoot along it.
 const shortenedEigenvalue = 0.25
@@ -230,7 +232,7 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	f.constant = newNoisyConstant(f.h, noise, f.p)
 	hidden := max(noise*math.Sqrt(f.d), linalg.MinEigenvalue)
 	f.floor = max(noise*math.Sqrt((f.d+1)/2), linalg.MinEigenvalue)
-	if t == pilotPasses-1 {
+	if t == pilotPasses-1 && !f.grouped {
 		f.floor = max(f.floor, shortenedEigenvalue)
 	}
 	w := linalg.NewWhitener(f.h, f.floor)
@@ -238,7 +240,9 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	floats.Add(f.w, linalg.Times(f.p, step))
 	q, along := w.AtScales(longer).Triangular(f.h)
 	f.q, f.floored, f.least = q, linalg.CountBelow(along, hidden), max(along[0], hidden)
-	f.shortenedCount = linalg.CountBelow(along, shortenedEigenvalue)
+	if !f.grouped {
+		f.shortenedCount = linalg.CountBelow(along, shortenedEigenvalue)
+	}
 	f.followPilot(gain, step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()

@@ -31,11 +31,36 @@ func (f *jointFit) ofGroup(rows int, size groupSize) *jointFit {
 	g := *f
 	g.n, g.perRow, g.small, g.grouped = size.rows, f.n/size.rows, size.small, true
 	g.larger *= g.n / f.n
-	g.p, g.w = mat.DenseCopyOf(f.p), slices.Clone(f.w)
+	g.p, g.w, g.spreads = mat.DenseCopyOf(f.p), slices.Clone(f.w), f.spreadsOfColumns()
 	g.subgradient = slices.Clone(f.subgradient)
 	g.shortened = make([]float64, rows)
 	g.nextCuts(firstGroupPass - 1)
 	return &g
+}
+
+// spreadsOfColumns returns the deviation of each column around its mean, where whitened rows P'x have second moment 1: the
+// columns are (P^-1)' times them, of which the first is the constant if there is one.
+func (f *jointFit) spreadsOfColumns() []float64 {
+	var inverse mat.Dense
+	_ = inverse.Inverse(f.p) // an error only reports bad conditioning
+	spreads := make([]float64, f.shape.D)
+	for j := range spreads {
+		spreads[j] = floats.Norm(mat.Col(nil, j, &inverse)[f.first():], 2)
+	}
+	return spreads
+}
+
+// byFeatures returns the matrix from the last coordinates to coefficients, those of a group times the spread of their column
+// over all rows: of a direction that varies little in a group the features are those that vary less there than elsewhere.
+func (f *jointFit) byFeatures() *mat.Dense {
+	if f.spreads == nil {
+		return f.p
+	}
+	a := mat.DenseCopyOf(f.p)
+	for j, spread := range f.spreads {
+		floats.Scale(spread, a.RawRowView(j))
+	}
+	return a
 }
 
 // shrinkMoments shrinks the second moments of a group toward those of all rows, the identity in

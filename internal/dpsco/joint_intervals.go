@@ -138,7 +138,7 @@ func (f *jointFit) influences() *mat.Dense {
 func (f *jointFit) errors(r *release.Result) {
 	why := f.whyNoIntervals()
 	if why == "" {
-		why = hide(r, f.p, f.shape.Intercept, f.hiddenDirections(), f.whyUncertain)
+		why = hide(r, f.byFeatures(), f.shape.Intercept, f.hiddenDirections(), f.whyUncertain)
 	}
 	if why != "" {
 		withhold(r, why)
