@@ -15,7 +15,7 @@ BEGIN
   RETURN session_user;
 EXCEPTION WHEN insufficient_privilege THEN
   RAISE EXCEPTION 'dpsidecar answers nobody within ANALYZE, VACUUM, CREATE INDEX, REINDEX, CLUSTER and REFRESH MATERIALIZED VIEW, which run functions of owners in the session of somebody else'
-    USING ERRCODE = '42501', HINT = 'Ask outside of them. A materialized view may show views of schema dp, such as dp.coefficients, where its owner makes and refreshes it. No privacy budget was spent.';
+    USING ERRCODE = '42501', HINT = 'Ask outside of them. A materialized view may show views of schema dp, such as dp.coefficients, but not dp.blocks, where its owner makes and refreshes it, logged in as such and not by SET ROLE. No privacy budget was spent.';
 END $$;
 COMMENT ON FUNCTION dp.caller IS 'Whose requests, grants and jobs are meant: who logged in.';
 GRANT EXECUTE ON FUNCTION dp.caller TO PUBLIC;
