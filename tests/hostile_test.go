@@ -142,6 +142,21 @@ func TestNobodyAsksInMaintenance(t *testing.T) {
 	if n := one[int](w, w.analyst, `SELECT count(*) FROM `+w.person+`.mine`); n == 0 {
 		t.Error("a materialized view of the analyst's own shows nothing")
 	}
+	// Nobody does in another role, nor through dp.blocks, which calls a function: the hint says so.
+	w.exec(w.super, strings.ReplaceAll(`CREATE ROLE {me}_team IN ROLE dp_analyst; GRANT {me}_team TO {me}; GRANT CREATE ON SCHEMA {me} TO {me}_team`, "{me}", w.person))
+	days := w.person + "_days"
+	w.exec(w.super, `CREATE TABLE public.`+days+` AS SELECT i::float8 AS x, i::float8 AS y, DATE '2026-01-01' AS day FROM generate_series(1, 10) i; GRANT SELECT ON public.`+days+` TO dp_sidecar`)
+	w.exec(w.super, `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 1, block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_rows => 10, block_is_fixed => 'a test')`, days, "public."+days)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, days, w.person)
+	for _, does := range []string{`SET ROLE {me}_team; CREATE MATERIALIZED VIEW {me}.team AS SELECT * FROM dp.coefficients`, `RESET ROLE; CREATE MATERIALIZED VIEW {me}.blocks AS SELECT * FROM dp.blocks`} {
+		_, err := w.analyst.Exec(context.Background(), strings.ReplaceAll(does, "{me}", w.person))
+		w.wantError(err, "42501", "dpsidecar answers nobody within ANALYZE")
+		for _, says := range []string{"but not dp.blocks", "not by SET ROLE"} {
+			if !strings.Contains(hint(err), says) {
+				t.Errorf("%s: the hint is %q", does, hint(err))
+			}
+		}
+	}
 	if spent := w.spent(); spent != 0.5 {
 		t.Errorf("spent %g, want 0.5", spent)
 	}

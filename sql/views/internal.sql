@@ -4,7 +4,8 @@
 -- and REFRESH MATERIALIZED VIEW, unless he runs them on what is his: there functions of an owner run with the owner's
 -- rights, while session_user is who runs the command, and in an autovacuum worker the first superuser. The server
 -- refuses UNLISTEN there, as it could undo what the other does; elsewhere it does nothing to a channel that nobody
--- listens on, also in read-only transactions and on a standby. In the functions that run as dp_owner who is the owner
+-- listens on, also in read-only transactions and on a standby; but where a session listens on something, a transaction
+-- that asked cannot be prepared (PREPARE TRANSACTION). In the functions that run as dp_owner who is the owner
 -- cannot be seen: these refuse in any case. With the rights of its caller, and for everybody, because views call it.
 CREATE OR REPLACE FUNCTION dp.caller() RETURNS name
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
@@ -15,7 +16,7 @@ BEGIN
   RETURN session_user;
 EXCEPTION WHEN insufficient_privilege THEN
   RAISE EXCEPTION 'dpsidecar answers nobody within ANALYZE, VACUUM, CREATE INDEX, REINDEX, CLUSTER and REFRESH MATERIALIZED VIEW, which run functions of owners in the session of somebody else'
-    USING ERRCODE = '42501', HINT = 'Ask outside of them. A materialized view may show views of schema dp, such as dp.coefficients, where its owner makes and refreshes it. No privacy budget was spent.';
+    USING ERRCODE = '42501', HINT = 'Ask outside of them. A materialized view may show views of schema dp, such as dp.coefficients, but not dp.blocks, where its owner makes and refreshes it, logged in as such and not by SET ROLE. No privacy budget was spent.';
 END $$;
 COMMENT ON FUNCTION dp.caller IS 'Whose requests, grants and jobs are meant: who logged in.';
 GRANT EXECUTE ON FUNCTION dp.caller TO PUBLIC;
