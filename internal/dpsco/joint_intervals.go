@@ -17,8 +17,8 @@ import (
 // rows are drawn from. They allow for sampling, for all noise, and for a bound on the bias from
 // clipping at the cuts. Everything here is post-processing.
 
-// meatOfJointMoments is the information with which the meat is released. With less, noise is the larger part of a
-// variance, and the meat's share of the budget costs accuracy for little.
+// meatOfJointMoments is the information with which the meat is released. With less, the meat is itself
+// mostly noise, and its share of the budget costs accuracy for little.
 var meatOfJointMoments = information{score: 0.0013, momentsAlone: lowMoments}
 
 // The assumptions about hidden rows for intervals: intervalTail in the histograms of products and
@@ -48,8 +48,19 @@ func (f *jointFit) whyNoIntervals() string {
 		return smallGroup
 	case f.tooLong:
 		return farFromScales
+	case f.hidesSizes():
+		return hiddenSizes
 	}
 	return ""
+}
+
+// hiddenSizes is the reason where cuts and the variance of sampling follow the scale of the target alone.
+const hiddenSizes = "noise hides how large residuals are: ask with more eps, or for fewer groups"
+
+// hidesSizes reports whether no bin of residuals is visible, so that they count as all usable and about as large as the
+// scale, or none of products where residuals are too large for the cut that the scale gives.
+func (f *jointFit) hidesSizes() bool {
+	return !f.residuals.Seen() || !f.products.Seen() && math.Sqrt(f.residuals.ExcessSquare(0)*f.slopes) > f.stepCuts.outer
 }
 
 // whyUncertain returns a reason for withholding all intervals that does not concern hidden

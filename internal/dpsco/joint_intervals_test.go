@@ -124,6 +124,54 @@ func TestIntervalsWithoutAMeatCover(t *testing.T) {
 	}
 }
 
+// Where no bin of residuals is visible, everything follows the scale of the target, which may be far too small, and there
+// are no intervals: of residuals ten times as large as it, they covered 3 of 72. Nor are there where none of products is
+// visible, unless residuals are as small as the cut supposes.
+func TestIntervalsAreWithheldWhereNoiseHidesSizes(t *testing.T) {
+	tried, withheld := 0, 0
+	for seed := range uint64(20) {
+		x := drawLaw("gauss", 450, 2, seed)
+		for i := range x.Y {
+			x.Y[i] *= 10
+		}
+		r := resultOf(t, Regression{Loss: loss.Squared{}}, x, 1, seed)
+		if tried++; r.WhyNull == hiddenSizes {
+			withheld++
+		}
+	}
+	if withheld < tried*3/4 {
+		t.Errorf("%d of %d are withheld", withheld, tried)
+	}
+	r, err := JointMoments{Bound: 3, Scale: 1}.releases(table.Shape{N: 20_000, D: 3, Intercept: true}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newJointFit(r)
+	none := func() *magnitude.Histogram {
+		return f.magnitudes(make([]float64, magnitude.Bins), r.productNoise, 1, math.Inf(1))
+	}
+	sized := func(size float64) *magnitude.Histogram {
+		return magnitude.OfNormal(r.productNoise, size, 1, 20_000).AsRun()
+	}
+	for _, c := range []struct {
+		residuals, products *magnitude.Histogram
+		hides               bool
+	}{
+		{sized(1), sized(2), false},
+		{sized(10), sized(20), false},
+		{none(), sized(2), true},
+		{none(), none(), true},
+		{sized(10), none(), true},
+		{sized(0.5), none(), false},
+	} {
+		f.residuals, f.products = c.residuals, c.products
+		f.chooseCuts()
+		if f.hidesSizes() != c.hides {
+			t.Errorf("residuals of %v (%v) and products of %v (%v): %v", c.residuals.ExcessSquare(0), c.residuals.Seen(), c.products.ExcessSquare(0), c.products.Seen(), !c.hides)
+		}
+	}
+}
+
 // A target that is 1 in a few rows of a thousand, and 0 in all others, has intervals that cover: noise hides these rows in
 // histograms of residuals, where nothing else is nearly as large. To take what is seen for all there is covered none of 90.
 func TestIntervalsOfARareTargetCover(t *testing.T) {
