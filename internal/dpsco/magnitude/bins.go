@@ -1,7 +1,7 @@
 // Package magnitude reads released histograms of magnitudes: of residuals, lengths of rows, targets. It tells what
 // such a histogram shows, what its noise may hide, and the tails and cuts that follow. Everything is post-processing of
-// noisy counts: the package never holds rows, so that a bug costs accuracy only. Only BinsOf and Count, which counts are made
-// of, are for numbers of rows.
+// noisy counts: the package never holds rows, so that a bug costs accuracy only. Only Count, of which histograms
+// are made, is given numbers of rows.
 //
 // Sizes are in the unit of the data that a histogram was read with, where nothing else is said; "in units" means
 // divided by that unit. No function returns an error: a histogram of which nothing is seen says so (Seen).
@@ -57,9 +57,9 @@ func BinOf(size float64) int {
 	return int(numeric.ClampBetween(math.Floor(Position(size)+float64(HalfOctaves.Half)), 0, Bins-1))
 }
 
-// BinsOf writes the bin numbers of magnitudes, in units, to the first len(v) places of dst, consistent with Position;
+// binsOf writes the bin numbers of magnitudes, in units, to the first len(v) places of dst, consistent with Position;
 // -1 for NaN. It is total: any v will do.
-func BinsOf(dst []int32, v []float64) {
+func binsOf(dst []int32, v []float64) {
 	dst = dst[:len(v)]
 	for i, x := range v {
 		square := math.Float64bits(x * x)
@@ -75,6 +75,6 @@ const infinity = 0x7ff << 52
 
 // Count adds magnitudes, in units, to a histogram. scratch holds the bin numbers.
 func Count(h *mech.Histogram, v []float64, scratch []int32) {
-	BinsOf(scratch, v)
+	binsOf(scratch, v)
 	h.AddBins(scratch[:len(v)])
 }

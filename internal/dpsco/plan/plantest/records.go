@@ -91,7 +91,7 @@ func AuxiliaryAlike(a, b table.Data, usual, others func() float64) (v, w []float
 	for u := range a.N {
 		first, end := a.Span(u, u+1)
 		other, last := b.Span(u, u+1)
-		if SameRecord(a, b, u) {
+		if sameRecord(a, b, u) {
 			for i := first; i < end; i++ {
 				v[i] = usual()
 			}
@@ -108,19 +108,19 @@ func AuxiliaryAlike(a, b table.Data, usual, others func() float64) (v, w []float
 	return v, w
 }
 
-// SameRecord reports whether record u has the bits of another table's.
-func SameRecord(x table.Data, y table.Data, u int) bool {
+// sameRecord reports whether record u has the bits of another table's.
+func sameRecord(x table.Data, y table.Data, u int) bool {
 	first, end := x.Span(u, u+1)
 	other, last := y.Span(u, u+1)
 	same := end-first == last-other
 	for k := 0; same && k < end-first; k++ {
-		same = SameValues(x, first+k, y, other+k)
+		same = sameValues(x, first+k, y, other+k)
 	}
 	return same
 }
 
-// SameValues reports whether a row has the bits of another table's row.
-func SameValues(x table.Data, i int, y table.Data, k int) bool {
+// sameValues reports whether a row has the bits of another table's row.
+func sameValues(x table.Data, i int, y table.Data, k int) bool {
 	for j := -1; j < len(x.X); j++ {
 		if math.Float64bits(ValueAt(x, i, j)) != math.Float64bits(ValueAt(y, k, j)) {
 			return false

@@ -108,7 +108,7 @@ func InGroups(r *rand.Rand, a, b table.Data, levels int) (table.Data, table.Data
 	}
 	b.Group = slices.Clone(a.Group)
 	for i := range a.Group {
-		if !SameValues(a, i, b, i) {
+		if !sameValues(a, i, b, i) {
 			b.Group[i] = float64(r.IntN(levels))
 		}
 	}
