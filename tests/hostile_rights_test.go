@@ -27,7 +27,7 @@ func TestRightsAreThese(t *testing.T) {
 	for role, may := range map[string][]string{
 		w.person:      {"dp.caller", "dp.commit_refusal", "dp.linear_predictor", "dp.no_release", "dp.release_of", "dp.time_left", "dp.what_became", "public.dp_*"},
 		"dp_loopback": {"dp_int.answered", "dp_int.ask", "dp_int.ask_score", "dp_int.cancel", "dp_int.elsewhere", "dp_int.enqueue", "dp_int.enqueue_description", "dp_int.enqueue_moments", "dp_int.enqueue_score", "dp_int.fetch", "dp_int.fetch_description", "dp_int.fetch_groups", "dp_int.fetch_moments", "dp_int.fetch_score", "dp_int.watch", everybody},
-		"dp_sidecar":  {"dp_int.counted", "dp_int.dataset_recheck", "dp_int.figures", "dp_int.inquiry_*", "dp_int.job_*", "dp_int.schema_version", "dp_int.uncounted", "dp_int.worker_*", "public.dp_check_install", "public.dp_version", everybody},
+		"dp_sidecar":  {"dp_int.ask_node", "dp_int.check_shards", "dp_int.nodes_to_ask", "dp_int.why_changed", "dp_int.counted", "dp_int.dataset_recheck", "dp_int.figures", "dp_int.inquiry_*", "dp_int.job_*", "dp_int.schema_version", "dp_int.uncounted", "dp_int.worker_*", "public.dp_check_install", "public.dp_version", everybody},
 	} {
 		for _, f := range executable(role) {
 			if !slices.ContainsFunc(may, func(pattern string) bool { ok, _ := path.Match(pattern, f); return ok }) {
