@@ -27,6 +27,7 @@ import (
 func groupedFits() map[string]fit {
 	return map[string]fit{
 		"newton, labels":          Newton{Curve: logisticCurve{}, Bound: 2, Intervals: true, Pool: true},
+		"newton, labels, 4 steps": Newton{Curve: logisticCurve{informed: true}, Bound: 2, Intervals: true, Pool: true},
 		"newton, labels, no meat": Newton{Curve: logisticCurve{}, Bound: 2, Pool: true},
 		"newton, counts":          Newton{Curve: poissonCurve{unit: 1, cut: firstCount}, Bound: 2, Intervals: true, Pool: true},
 		"newton, huber":           Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},

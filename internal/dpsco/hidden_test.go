@@ -43,7 +43,7 @@ func TestAHiddenDirectionNamesItsFeatures(t *testing.T) {
 			if kind == "twice" {
 				want = []int{2, 3}
 			}
-			r := resultOf(t, a, hiddenLaw(a.Labels, 30_000, column), 1, 1)
+			r := resultOf(t, a, hiddenLaw(a.Labels, 30_000, column), 1, 2)
 			for j, truth := range []float64{0, 1, 0, 0} {
 				if hides := j == 0 || slices.Contains(want, j); r.Withholds(j) != (hides || r.Low == nil) || r.Low == nil && !a.Labels || !hides && r.Low != nil && !(r.Low[j] <= truth && truth <= r.High[j]) {
 					t.Errorf("%s, %s: coefficient %d from %v to %v, withheld %t", name, kind, j, r.Low, r.High, r.Withholds(j))

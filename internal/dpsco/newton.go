@@ -31,39 +31,52 @@ type Newton struct {
 	Pool           bool           // of fits by groups: estimates are shrunk toward their common mean
 }
 
-// newtonSteps is the number of steps after the first pass.
-const newtonSteps = 3
+// mostSteps is the largest number of steps after the first pass.
+const mostSteps = 4
 
-// newtonShares are the shares of the zCDP budget of each release. They add up to 1; the share of a release
-// that a fit does not make goes to the last score.
+// perStep are numbers of the steps of a fit, from the first on.
+type perStep = [mostSteps]float64
+
+// newtonShares are the number of steps and the shares of the zCDP budget of each release. They add up to 1;
+// the share of a release that a fit does not make goes to the last score.
 type newtonShares struct {
+	steps                              int
 	first, firstLengths, targets       float64 // targets: the histogram of counts, taken from the last score
-	scores, curvatures, sizes, lengths [newtonSteps]float64
-	residuals                          [newtonSteps]float64 // the histograms of Huber residuals, taken from the last score
+	scores, curvatures, sizes, lengths perStep
+	residuals                          perStep // the histograms of Huber residuals, taken from the last score
 	meat                               float64
 }
 
 // usualShares are those of labels and counts. huberShares, of Huber fits, have more for the last score,
 // since the start, least squares of clipped targets, is closer to the minimiser; they apply where the noise
-// of second moments is small.
+// of second moments is small. There labels have labelShares: a fourth step, because the start knows only
+// what is linear in labels, and less for all but the last score.
 var (
 	usualShares = newtonShares{
-		first: 0.12, firstLengths: 0.015, targets: 0.015,
-		scores:     [newtonSteps]float64{0.07, 0.10, 0.425},
-		curvatures: [newtonSteps]float64{0.05, 0.06, 0.06},
-		sizes:      [newtonSteps]float64{0.01, 0.03, 0},
-		lengths:    [newtonSteps]float64{0.01, 0.01, 0},
-		residuals:  [newtonSteps]float64{0.01, 0.015, 0},
+		steps: 3, first: 0.12, firstLengths: 0.015, targets: 0.015,
+		scores:     perStep{0.07, 0.10, 0.425},
+		curvatures: perStep{0.05, 0.06, 0.06},
+		sizes:      perStep{0.01, 0.03},
+		lengths:    perStep{0.01, 0.01},
+		residuals:  perStep{0.01, 0.015},
 		meat:       0.04,
 	}
 	huberShares = newtonShares{
-		first: 0.08, firstLengths: 0.015,
-		scores:     [newtonSteps]float64{0.05, 0.06, 0.575},
-		curvatures: [newtonSteps]float64{0.04, 0.04, 0.05},
-		sizes:      [newtonSteps]float64{0.01, 0.03, 0},
-		lengths:    [newtonSteps]float64{0.01, 0.01, 0},
-		residuals:  [newtonSteps]float64{0.01, 0.015, 0},
+		steps: 3, first: 0.08, firstLengths: 0.015,
+		scores:     perStep{0.05, 0.06, 0.575},
+		curvatures: perStep{0.04, 0.04, 0.05},
+		sizes:      perStep{0.01, 0.03},
+		lengths:    perStep{0.01, 0.01},
+		residuals:  perStep{0.01, 0.015},
 		meat:       0.03,
+	}
+	labelShares = newtonShares{
+		steps: 4, first: 0.08, firstLengths: 0.015,
+		scores:     perStep{0.02, 0.03, 0.10, 0.52},
+		curvatures: perStep{0.02, 0.02, 0.05, 0.04},
+		sizes:      perStep{0.005, 0.01, 0.03},
+		lengths:    perStep{0.005, 0.005, 0.01},
+		meat:       0.04,
 	}
 )
 
@@ -74,9 +87,10 @@ type newtonReleases struct {
 	firstNoise, firstLengthNoise, meatNoise mech.Gaussian
 	groupNoise                              mech.Gaussian // of the histogram of group sizes
 	targetNoise                             mech.Gaussian // of the histograms of counts, of all rows and by group
-	scoreNoise, curvatureNoise              [newtonSteps]mech.Gaussian
-	sizeNoise, lengthNoise                  [newtonSteps]mech.Gaussian // of histograms; the last step has none
-	residualNoise                           [newtonSteps]mech.Gaussian // of those of Huber residuals
+	steps                                   int
+	scoreNoise, curvatureNoise              [mostSteps]mech.Gaussian
+	sizeNoise, lengthNoise                  [mostSteps]mech.Gaussian // of histograms; the last step has none
+	residualNoise                           [mostSteps]mech.Gaussian // of those of Huber residuals
 }
 
 // releases divides among the releases the budget of a single release with noise multiplier z.
@@ -91,31 +105,32 @@ func (a Newton) releases(s table.Shape, z float64) (*newtonReleases, error) {
 		return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share*left)}
 	}
 	share := a.Curve.shares()
-	r := &newtonReleases{Newton: a, shape: s, firstNoise: part(share.first), firstLengthNoise: part(share.firstLengths)}
+	last := share.steps - 1
+	r := &newtonReleases{Newton: a, shape: s, steps: share.steps, firstNoise: part(share.first), firstLengthNoise: part(share.firstLengths)}
 	if s.GroupCount > 0 {
 		r.groupNoise = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(groupShare)}
 	}
 	if !a.Intervals {
-		share.scores[newtonSteps-1] += share.meat
+		share.scores[last] += share.meat
 	}
 	if a.Curve.counted() != nil {
 		r.targetNoise = part(share.targets)
-		share.scores[newtonSteps-1] += share.sizes[newtonSteps-2] - share.sizes[0] // limits of counts follow lengths
-		share.sizes[newtonSteps-2] = share.sizes[0]
-		share.scores[newtonSteps-1] -= share.targets
+		share.scores[last] += share.sizes[last-1] - share.sizes[0] // limits of counts follow lengths
+		share.sizes[last-1] = share.sizes[0]
+		share.scores[last] -= share.targets
 		if s.GroupCount > 0 {
-			share.scores[newtonSteps-1] -= share.targets
+			share.scores[last] -= share.targets
 		}
 	}
 	if r.huber() {
-		for t := range newtonSteps - 1 {
+		for t := range last {
 			r.residualNoise[t] = part(share.residuals[t])
-			share.scores[newtonSteps-1] -= share.residuals[t]
+			share.scores[last] -= share.residuals[t]
 		}
 	}
-	for t := range newtonSteps {
+	for t := range r.steps {
 		r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])
-		if t < newtonSteps-1 {
+		if t < last {
 			r.sizeNoise[t], r.lengthNoise[t] = part(share.sizes[t]), part(share.lengths[t])
 		}
 	}
@@ -125,18 +140,21 @@ func (a Newton) releases(s table.Shape, z float64) (*newtonReleases, error) {
 	return r, r.check()
 }
 
+// last is the number of the last step, from 0.
+func (r *newtonReleases) last() int { return r.steps - 1 }
+
 // all lists the noises in the order of their releases.
 func (r *newtonReleases) all() []mech.Gaussian {
 	noises := []mech.Gaussian{r.firstNoise, r.firstLengthNoise}
 	if r.Curve.counted() != nil {
 		noises = append(noises, r.targetNoise)
 	}
-	for t := range newtonSteps {
+	for t := range r.steps {
 		if t == firstGroupStep && r.shape.GroupCount > 0 {
 			noises = append(noises, r.splitNoises()...)
 		}
 		noises = append(noises, r.scoreNoise[t], r.curvatureNoise[t])
-		if t < newtonSteps-1 {
+		if t < r.last() {
 			noises = append(noises, r.sizeNoise[t], r.lengthNoise[t])
 			if r.huber() {
 				noises = append(noises, r.residualNoise[t])
@@ -203,11 +221,11 @@ func (a Newton) at(s table.Shape, z float64) (*stage, error) {
 		event:   event,
 		seconds: a.seconds(s),
 		sums:    sums,
-		passes:  1 + newtonSteps + passesOfSplit(s)*len(r.splitNoises()),
+		passes:  1 + r.steps + passesOfSplit(s)*len(r.splitNoises()),
 		run: func(ctx context.Context, x table.Data, src *mech.Source) (fitted, error) {
 			fits := newNewtonParts(r, x.InGroups())
 			fits.fits[0].first(fits.parts[0], src)
-			for t := range newtonSteps {
+			for t := range r.steps {
 				if err := ctx.Err(); err != nil {
 					return fitted{}, err
 				}

@@ -41,7 +41,8 @@ type curve interface {
 
 // logisticCurve is the curve of labels 0 and 1.
 type logisticCurve struct {
-	offset bool // rows have offsets, which may be far from the log-odds: the start knows nothing of their level
+	offset   bool // rows have offsets, which may be far from the log-odds: the start knows nothing of their level
+	informed bool // noise of second moments is small: budget shares are those of four steps
 }
 
 // residualCurvature is the weight of the squared residual in the curvature of all passes but the last. The
@@ -85,8 +86,14 @@ func (c logisticCurve) longest() float64 {
 }
 func (logisticCurve) least() float64 { return minCurvature }
 
-func (logisticCurve) most() float64        { return 0.25 }
-func (logisticCurve) shares() newtonShares { return usualShares }
+func (logisticCurve) most() float64 { return 0.25 }
+
+func (c logisticCurve) shares() newtonShares {
+	if c.informed {
+		return labelShares
+	}
+	return usualShares
+}
 
 func (logisticCurve) unseen(meat, curvature float64) float64 {
 	return math.Sqrt(meat / max(curvature, minCurvature))

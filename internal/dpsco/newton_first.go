@@ -68,7 +68,7 @@ func (f *newtonFit) knowing(targets *magnitude.Histogram, rows float64) curve {
 // lastScoreNoise is the noise of the last step on the given number of rows, in units of the clipping threshold
 // of counts, as the choice of that threshold uses it.
 func (f *newtonFit) lastScoreNoise(rows float64) float64 {
-	return f.d * f.scoreNoise[newtonSteps-1].NoiseMultiplier / rows
+	return f.d * f.scoreNoise[f.last()].NoiseMultiplier / rows
 }
 
 // readFirst splits released joint moments into second moments and a gradient, and corrects both for rows
@@ -156,7 +156,7 @@ func (f *newtonFit) boundByWeights(s *newtonStart) {
 			mean = min(mean, max(f.firstLengths.ExcessSquare(0), minWeight))
 		}
 	}
-	z := f.scoreNoise[newtonSteps-1].NoiseMultiplier / f.n
+	z := f.scoreNoise[f.last()].NoiseMultiplier / f.n
 	limit := 1.5 * f.Curve.size() * math.Sqrt(f.d/(mean*f.mean)) // of rows that weigh 1
 	noise := noiseOfCommon
 	if f.Curve.counted() != nil {

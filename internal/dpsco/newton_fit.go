@@ -133,7 +133,7 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 	for g, f := range a.fits {
 		f.read(t, scores[g], curvatures[g])
 	}
-	if t == newtonSteps-1 {
+	if t == a.last() {
 		a.releaseMeats(seen, src)
 		for _, f := range a.fits {
 			f.spreadBins()
@@ -183,7 +183,7 @@ func (f *newtonFit) sumStep(t int, x table.Data) newtonSums {
 	if x.Pushdown != nil {
 		return f.queryStep(t, x.Pushdown)
 	}
-	last := t == newtonSteps-1
+	last := t == f.last()
 	scores := table.Parts[*mech.Sum]{Total: mech.NewSum(f.scoreContract(t))}
 	curvatures := table.Parts[*mech.Moments]{Total: mech.NewMoments(f.curvatureContract())}
 	meats := table.Parts[*mech.Moments]{Total: mech.NewMoments(f.curvatureContract())}

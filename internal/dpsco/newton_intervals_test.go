@@ -549,7 +549,7 @@ func TestIntervalsReadSpreadBins(t *testing.T) {
 	a, src := newNewtonParts(releases, x), mechtest.Source(t, 1)
 	f := a.fits[0]
 	f.first(x, src)
-	for step := range newtonSteps {
+	for step := range releases.steps {
 		if f.scores == nil || spread(f.scores) || spread(f.lengths) {
 			t.Errorf("step %d: a limit is chosen by spread bins, or by none", step)
 		}

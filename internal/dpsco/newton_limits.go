@@ -41,7 +41,7 @@ func (f *newtonFit) limitFor(scores *magnitude.Histogram, t int) float64 {
 	z := f.scoreNoise[t].NoiseMultiplier / f.n
 	_, unit := f.weightOfTail()
 	limit := numeric.MinimiseOnGrid(unit*math.Sqrt(scores.ExcessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
-	if t == newtonSteps-1 && f.perLength > 0 {
+	if t == f.last() && f.perLength > 0 {
 		limit = max(limit, f.cheapLimit(z))
 	}
 	return limit

@@ -62,7 +62,7 @@ func (f *newtonFit) narrow(t int, residuals *magnitude.Histogram) {
 		typical, most = typical-f.moved, oneSidedBeyond*f.delta
 	}
 	switch {
-	case t == newtonSteps-1:
+	case t == f.last():
 		c.far = typical
 	case typical > most:
 		with(wider * typical)

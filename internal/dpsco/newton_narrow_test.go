@@ -32,7 +32,7 @@ func deltaOfLastStep(t *testing.T, z float64, e func(r *rand.Rand) float64) floa
 	}
 	a, src := newNewtonParts(releases, x), mechtest.Source(t, 1)
 	a.fits[0].first(x, src)
-	for step := range newtonSteps {
+	for step := range releases.steps {
 		a.step(step, src)
 	}
 	return a.fits[0].Curve.(huberCurve).delta

@@ -127,7 +127,7 @@ func (f *newtonFit) movedByLimit() mat.Vector {
 	if outer == 0 || !f.scoresAreKnown {
 		return nil
 	}
-	low, high := f.limitFor(f.scores.Beyond(-1), newtonSteps-1), f.limitFor(f.scores.Beyond(1), newtonSteps-1)
+	low, high := f.limitFor(f.scores.Beyond(-1), f.last()), f.limitFor(f.scores.Beyond(1), f.last())
 	sizes, limit := f.sizes()
 	inShell := func(u float64) float64 { return f.shellPart(outer, u) }
 	shown := sizes.Mean(inShell)

@@ -419,7 +419,7 @@ func TestWeightsOfCountsAreKnown(t *testing.T) {
 		if math.Abs(over-c.over) > 0.4 || math.Abs(math.Log((1+f.overdispersion())/(1+over))) > 0.5 {
 			t.Errorf("%s, eps %g: squares of scores are larger by %.2f, and taken for %.2f", c.law, c.eps, over, f.overdispersion())
 		}
-		if len(f.indices) != newtonSteps-1 {
+		if len(f.indices) != f.last() {
 			t.Errorf("%s, eps %g: %d passes have seen tails", c.law, c.eps, len(f.indices))
 		}
 	}
@@ -445,7 +445,7 @@ func fitOfCounts(t *testing.T, x table.Data, eps float64) *newtonFit {
 	}
 	parts, src := newNewtonParts(r, x), mechtest.Source(t, 1)
 	parts.fits[0].first(x, src)
-	for step := range newtonSteps {
+	for step := range r.steps {
 		parts.step(step, src)
 	}
 	parts.fits[0].whiten()

@@ -102,7 +102,7 @@ func (f *newtonFit) queryFirst(x *table.Pushdown) newtonFirst {
 
 // queryStep makes the pass of step t in the database.
 func (f *newtonFit) queryStep(t int, x *table.Pushdown) newtonSums {
-	last := t == newtonSteps-1
+	last := t == f.last()
 	r := newExprRow(x, f.p, f.w, f.shape.Intercept)
 	l := f.Curve.(exprCurve).lossesOf(&r)
 	own := l.weigh(r.weight, f.common)

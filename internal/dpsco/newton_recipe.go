@@ -15,6 +15,9 @@ import (
 // more small eigenvalues as noise.
 const lowNewtonMoments = 0.02
 
+// fourthStep is that up to which fits of labels make a fourth step.
+const fourthStep = 0.005
+
 // information bounds the noise at which auto uses a whitening method: noise of second moments; of a score,
 // as scoreNoise computes it; and momentsAlone, the noise of moments below which that of the score does not matter,
 // as with one or two coefficients. dp_int.rows_for_intervals has the same bounds where fewer rows mean no intervals.
@@ -71,7 +74,7 @@ func (p *problem) newton() (fit, error) {
 		return nil, err
 	}
 	plan.SetDefault(&p.FeatureNorm, 1.2*math.Sqrt(p.sources()))
-	p.Whitening, p.Steps = catalogue.WhiteningOn, newtonSteps
+	p.Whitening, p.Steps = catalogue.WhiteningOn, float64(c.shares().steps)
 	why := ""
 	switch {
 	case p.Penalty != catalogue.PenaltyNone:
@@ -105,7 +108,7 @@ const manyCoefficients = 10
 func (p *problem) curve() (curve, error) {
 	switch l := p.Loss.(type) {
 	case loss.Logistic:
-		return logisticCurve{offset: p.Offset != ""}, nil
+		return logisticCurve{offset: p.Offset != "", informed: p.momentNoiseOfAFit() <= fourthStep}, nil
 	case loss.Huber:
 		target := p.ResidualScale
 		if !p.scaleAsked {
@@ -141,16 +144,15 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	f := newNewtonFit(r)
 	f.n /= float64(max(1, p.GroupCount))
 	f.mean, f.rescale, f.rescaleScores = curvature, 1, 1
-	tails := magnitude.OfNormal(r.sizeNoise[newtonSteps-2], size*math.Sqrt(p.d()), size, int(f.n)).Apart()
+	tails := magnitude.OfNormal(r.sizeNoise[r.last()-1], size*math.Sqrt(p.d()), size, int(f.n)).Apart()
 	if tails.Seen() {
 		f.scores, f.lengths, f.scoresAreKnown = tails, tails, true
 		if a.Curve.counted() != nil { // the lengths are those of the bounds of scores
 			f.perLength, f.kept = 1, 1
 		}
 	}
-	last := newtonSteps - 1
-	f.choose(last)
-	deviation := 2 * f.limit * r.scoreNoise[last].NoiseMultiplier / f.n / curvature
+	f.choose(r.last())
+	deviation := 2 * f.limit * r.scoreNoise[r.last()].NoiseMultiplier / f.n / curvature
 	if !tails.Seen() { // the limit is then in whitened coordinates
 		deviation *= math.Sqrt(curvature)
 	}

@@ -21,7 +21,7 @@ const scoreShells = 2
 
 // shells is the number of shells of the score of step t.
 func (r *newtonReleases) shells(t int) int {
-	if t == newtonSteps-1 && r.Intervals {
+	if t == r.last() && r.Intervals {
 		return scoreShells
 	}
 	return 1

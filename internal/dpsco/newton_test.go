@@ -26,6 +26,7 @@ import (
 func newtonFits() map[string]Newton {
 	return map[string]Newton{
 		"labels":                  {Curve: logisticCurve{}, Bound: 2, Psi: prox.L2Ball{Radius: 10}, Intervals: true},
+		"labels, four steps":      {Curve: logisticCurve{informed: true}, Bound: 2, Psi: prox.L2Ball{Radius: 10}, Intervals: true},
 		"labels, little is known": {Curve: logisticCurve{}, Bound: 2, LowInformation: true, Psi: prox.L2Ball{Radius: 10}},
 		"labels, a penalty":       {Curve: logisticCurve{}, Bound: 2, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"labels, an active ball":  {Curve: logisticCurve{}, Bound: 0.01, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
@@ -106,11 +107,11 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 					twice := mutant(releases, x, &plan.Plan{Event: p.Event})
 					f := newNewtonParts(releases, x)
 					f.fits[0].first(x, src)
-					for t := range newtonSteps {
+					for t := range releases.steps {
 						f.step(t, src)
 					}
 					if twice {
-						f.step(newtonSteps-1, src)
+						f.step(releases.last(), src)
 					}
 					return f.finish(), nil
 				})
@@ -220,7 +221,7 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 // Whatever a fit releases, its shares are the whole budget: releases of noise multiplier z / sqrt(share) cost together what one of z does.
 func TestNewtonsSharesAreTheBudget(t *testing.T) {
 	const z = 3.0
-	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: firstCut}, huberCurve{delta: 1, cut: firstCut, noisy: true}, poissonCurve{unit: 1, cut: firstCount}} {
+	for _, c := range []curve{logisticCurve{}, logisticCurve{informed: true}, huberCurve{delta: 1, cut: firstCut}, huberCurve{delta: 1, cut: firstCut, noisy: true}, poissonCurve{unit: 1, cut: firstCount}} {
 		for _, intervals := range []bool{true, false} {
 			for _, levels := range []int{0, 4} {
 				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(table.Shape{N: 10_000, D: 3, Intercept: true, GroupCount: levels}, z)
@@ -241,9 +242,9 @@ func TestNewtonsSharesAreTheBudget(t *testing.T) {
 
 // What is planned is what is spent, within the budget, under each accountant.
 func TestNewtonCostsWhatItReleases(t *testing.T) {
-	for _, share := range []newtonShares{usualShares, huberShares} {
+	for _, share := range []newtonShares{usualShares, huberShares, labelShares} {
 		total := share.first + share.firstLengths + share.meat
-		for t := range newtonSteps {
+		for t := range share.steps {
 			total += share.scores[t] + share.curvatures[t] + share.sizes[t] + share.lengths[t]
 		}
 		if math.Abs(total-1) > 1e-12 {

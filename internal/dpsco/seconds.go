@@ -91,7 +91,7 @@ func (a JointMoments) seconds(s table.Shape) float64 {
 // labels has a fixed cost, independent of the number of rows.
 func (a Newton) seconds(s table.Shape) float64 {
 	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.GroupCount))
-	seconds := 1e-9*float64(1+newtonSteps)*float64(s.N)*(44+1.6*d+0.17*d*d) + fits*(5e-6*products+5e-8*d*d*d) + 3e-3
+	seconds := 1e-9*float64(1+a.Curve.shares().steps)*float64(s.N)*(44+1.6*d+0.17*d*d) + fits*(5e-6*products+5e-8*d*d*d) + 3e-3
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
 		seconds += fits * (4e-5*products + 1e-2)
 	}

@@ -484,7 +484,7 @@ var mutants = []mutant{
 	{"newton: a histogram is not charged", "internal/dpsco/newton.go",
 		`noises = append(noises, r.sizeNoise[t], r.lengthNoise[t])`, `noises = append(noises, r.sizeNoise[t])`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: the meat has the noise of the curvature", "internal/dpsco/newton_fit.go",
-		`a.curvatureContract(), a.meatNoise, src)`, `a.curvatureContract(), a.curvatureNoise[newtonSteps-1], src)`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+		`a.curvatureContract(), a.meatNoise, src)`, `a.curvatureContract(), a.curvatureNoise[a.last()], src)`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: weights follow the label", "internal/dpsco/newton_curve.go",
 		`derivative, max(p, 1-p), model`, `derivative, math.Abs(derivative), model`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: scores are not brought within their limit", "internal/dpsco/newton_rows.go",
