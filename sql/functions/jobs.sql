@@ -18,14 +18,18 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
 $$;
 
 -- Ends jobs that are charged. Their charges stand: another server may release, or have released, under
--- them, and one charge pays for one release.
+-- them, and one charge pays for one release. Whoever locks both locks jobs before accounts, and accounts in
+-- their order, as dp_revoke does: a worker that fails its job holds it, and waits for the account.
 CREATE OR REPLACE FUNCTION dp_int.end_charged_jobs(p_when text, p_other text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+  ended CONSTANT uuid[] := ARRAY(SELECT o.id FROM dp_int.job o WHERE o.state IN ('charged', 'reading') ORDER BY o.seq FOR NO KEY UPDATE);
   j record;
 BEGIN
-  FOR j IN SELECT o.id, d.account, d.name FROM dp_int.job o JOIN dp_int.dataset d ON d.id = o.dataset
-            WHERE o.state IN ('charged', 'reading') ORDER BY o.seq FOR NO KEY UPDATE OF o LOOP
+  PERFORM FROM dp_int.account a
+    WHERE a.id IN (SELECT d.account FROM dp_int.job o JOIN dp_int.dataset d ON d.id = o.dataset WHERE o.id = ANY (ended))
+    ORDER BY a.id FOR UPDATE;
+  FOR j IN SELECT o.id, d.account, d.name FROM dp_int.job o JOIN dp_int.dataset d ON d.id = o.dataset WHERE o.id = ANY (ended) ORDER BY o.seq LOOP
     PERFORM dp_int.finish_job(j.id, 'abandoned', 'DP004', format('it was under way when %s', p_when),
       format('The privacy budget is spent: %s may have released the result. Ask again, which is charged again.', p_other));
     PERFORM dp_int.ledger_budget(j.account, j.name, session_user, jsonb_build_object('abandon', j.id));
