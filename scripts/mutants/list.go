@@ -1486,7 +1486,7 @@ var mutants = []mutant{
 	{"domains in indexes, statistics and partition keys check nothing", "sql/functions/relations.sql",
 		"y.typtype = 'd' AND y.oid >= 16384", "false", []tests{{"./tests", "TestFunctionsBelowATable"}, {"./tests", "TestTheOwnerOfARelationRunsNothing/a_domain_in_an_index"}}},
 	{"who maintains what is another's asks there", "sql/views/internal.sql",
-		"    EXECUTE 'UNLISTEN dp_nobody';", "    NULL;", []tests{{"./tests", "TestNobodyAsksInMaintenance"}}},
+		"    EXECUTE format('CLOSE %I', own);", "    CLOSE own;", []tests{{"./tests", "TestNobodyAsksInMaintenance"}}},
 	{"a view looks at who logged in, whatever he does", "sql/views/public.sql",
 		"    FROM dp_int.coefficient c\n    JOIN dp_int.release r ON r.id = c.release\n   WHERE pg_has_role((SELECT dp.caller()), 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)",
 		"    FROM dp_int.coefficient c\n    JOIN dp_int.release r ON r.id = c.release\n   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)", []tests{{"./tests", "TestNobodyAsksInMaintenance"}}},

@@ -28,11 +28,12 @@ CREATE OR REPLACE FUNCTION dp_int.visible_release(p_release uuid) RETURNS dp_int
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r dp_int.release;
+  asks CONSTANT name := dp.caller();
 BEGIN
   SELECT * INTO r FROM dp_int.release WHERE id = p_release;
-  IF NOT FOUND OR NOT pg_has_role(dp.caller(), 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, dp.caller())).dataset IS NULL THEN
+  IF NOT FOUND OR NOT pg_has_role(asks, 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, asks)).dataset IS NULL THEN
     RAISE EXCEPTION 'there is no release % that you may see', coalesce(p_release::text, 'NULL')
-      USING ERRCODE = '22023', HINT = dp_int.hint_no_release(p_release, dp.caller());
+      USING ERRCODE = '22023', HINT = dp_int.hint_no_release(p_release, asks);
   END IF;
   RETURN r;
 END $$;
