@@ -68,7 +68,7 @@ DECLARE
     SELECT coalesce(string_agg(format('ALTER ROLE dp_sidecar SET %I = %L; ', split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1)), ''), '')
       FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS setting
      WHERE s.setrole = 'dp_sidecar'::regrole AND s.setdatabase = 0
-       AND split_part(setting, '=', 1) IN ('search_path', 'lock_timeout', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions'));
+       AND split_part(setting, '=', 1) IN ('search_path', 'lock_timeout', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions', 'statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout'));
   command text;
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus') THEN
@@ -97,7 +97,7 @@ const unlikeHere = `
 	             ARRAY['dp_owner', 'dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar'],
 	             ARRAY(SELECT setting FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS setting
 	                    WHERE s.setrole = 'dp_sidecar'::regrole AND s.setdatabase = 0
-	                      AND split_part(setting, '=', 1) IN ('search_path', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions')))))
+	                      AND split_part(setting, '=', 1) IN ('search_path', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions', 'statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')))))
 	 WHERE NOT success OR result <> ''
 	 ORDER BY nodename, nodeport`
 
