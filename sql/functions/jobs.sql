@@ -1,11 +1,13 @@
 -- The life of a job, one function a step. Each takes the token that the claim gave to the worker, and
 -- does nothing once another worker has claimed the job and thereby replaced the token.
 
--- A sidecar's heartbeat. Workers that have been silent for a day are forgotten.
-
+-- A sidecar's heartbeat. Workers that have been silent for a day are forgotten. Any login can fill the server's queue of
+-- notifications, by listening in a transaction that stays open. Once that ends the server lets go of what all have read
+-- when somebody asks how full the queue is; until then every NOTIFY fails, and with it every step of a job.
 CREATE OR REPLACE FUNCTION dp_int.worker_beat(p_worker uuid, p_pid int, p_version text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT dp_int.refuse_copy();  -- the jobs of a copy are the original's
+  SELECT pg_notification_queue_usage();
   DELETE FROM dp_int.worker WHERE last_seen < clock_timestamp() - interval '1 day';
   INSERT INTO dp_int.worker (id, pid, version) VALUES (p_worker, p_pid, p_version)
   ON CONFLICT ON CONSTRAINT worker_pk DO UPDATE SET pid = excluded.pid, version = excluded.version, last_seen = clock_timestamp();
