@@ -184,7 +184,7 @@ func (w *world) rolesAreTheSame(d *distributed) {
 		return checks[i].Detail
 	}
 	said := check()
-	for _, missing := range []string{"role dp_admin", "search_path=pg_catalog", "constraint_exclusion=off", "track_functions=none", "pg_stat_statements.track=none"} {
+	for _, missing := range []string{"role dp_admin", "search_path=pg_catalog", "constraint_exclusion=off", "track_functions=none", "pg_stat_statements.track=none", "statement_timeout=0", "idle_in_transaction_session_timeout=0"} {
 		if !strings.Contains(said, missing) {
 			w.Errorf("missing %s is not told: %s", missing, said)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,12 +34,35 @@ func TestCitus(t *testing.T) {
 	w.fitsOnCitus()
 	w.workersFail(d)
 	stop()
-	admin, err := pgx.ParseConfig(d.SuperuserURL())
-	if err == nil {
-		_, _, err = install.Uninstall(context.Background(), admin, filepath.Join(t.TempDir(), "export"))
+	w.rolesGo(d)
+}
+
+// rolesGo uninstalls: the roles that nothing depends on are gone from all nodes, also those that Citus does not know as its
+// own, as where it came after dpsidecar, and a role that stays on one node only is told.
+func (w *world) rolesGo(d *distributed) {
+	const late = `dp_loopback, dp_analyst, dp_admin`
+	w.exec(w.super, `DELETE FROM pg_catalog.pg_dist_object WHERE classid = 'pg_authid'::regclass AND objid::regrole::text = ANY (string_to_array($1, ', '))`, late)
+	workers := []*pgx.Conn{w.connect(d.worker(0)), w.connect(d.worker(1))}
+	for _, worker := range workers {
+		w.exec(worker, `SET citus.enable_ddl_propagation = off`)
+		w.exec(worker, `REVOKE ALL ON DATABASE `+dev.Database+` FROM `+late)
 	}
+	w.exec(workers[1], `CREATE TABLE kept (); GRANT SELECT ON kept TO dp_admin`)
+	admin, err := pgx.ParseConfig(d.SuperuserURL())
 	if err != nil {
-		t.Errorf("uninstall: %v", err)
+		w.Fatal(err)
+	}
+	_, stay, err := install.Uninstall(context.Background(), admin, filepath.Join(w.TempDir(), "export"))
+	if err != nil {
+		w.Fatalf("uninstall: %v", err)
+	}
+	if want := []string{"dp_sidecar", "dp_admin on " + strings.Replace(at(d.workers[1]), "', ", ":", 1)}; !slices.Equal(stay, want) { // visits is granted to dp_sidecar
+		w.Errorf("uninstall says that %q stay, want %q", stay, want)
+	}
+	for i, want := range [][]string{{"dp_sidecar"}, {"dp_admin", "dp_sidecar"}} {
+		if got := all[string](w, workers[i], `SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'dp\_%' ORDER BY 1`); !slices.Equal(got, want) {
+			w.Errorf("worker %d has the roles %q, want %q", i, got, want)
+		}
 	}
 }
 

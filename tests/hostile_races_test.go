@@ -43,8 +43,10 @@ func TestNoTransactionIsAnsweredUnpaid(t *testing.T) {
 	// A block that swallows the answer.
 	w.exec(w.analyst, `DO $$ BEGIN FOR i IN 1..5 LOOP BEGIN PERFORM * FROM dp_l1_regress('`+w.dataset+`', 0.25); RAISE 'away'; EXCEPTION WHEN raise_exception THEN END; END LOOP; END $$`)
 	// Two-phase commit, rolled back by another session.
+	w.exec(w.analyst, `LISTEN news`) // where it listens, an UNLISTEN could not be prepared
 	w.exec(w.analyst, `BEGIN`)
 	third := call(0.125)
+	w.exec(w.analyst, `SELECT dp_last_release($1)`, w.dataset)
 	w.exec(w.analyst, `PREPARE TRANSACTION 'gone'`)
 	w.exec(w.super, `ROLLBACK PREPARED 'gone'`)
 	if again := call(0.125); !reflect.DeepEqual(third, again) {

@@ -107,7 +107,7 @@ func TestNobodyAsksInMaintenance(t *testing.T) {
 		conn := w.connect(w.system.URL(who))
 		fill := strings.NewReplacer("{me}", who, "{dataset}", w.dataset, "{release}", release)
 		w.exec(conn, fill.Replace(`CREATE TABLE {me}.heard (what text, answer text, error text);
-			CREATE FUNCTION {me}.ask(what text) RETURNS void LANGUAGE plpgsql AS $$
+			CREATE FUNCTION {me}.ask(what text) RETURNS void LANGUAGE plpgsql SET search_path = public AS $$ -- which Postgres 17 takes away
 			DECLARE answer text;
 			BEGIN
 			  IF session_user <> '{me}' THEN

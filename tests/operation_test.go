@@ -225,6 +225,21 @@ func TestLocksOnOthersCannotBePrepared(t *testing.T) {
 	w.mustRegress(w.newAnalyst("bob_"+w.person), ask, w.dataset, 0.5)
 }
 
+// A clock that is set back does not bring back an answer that was asked anew: a request is answered again by the release that was charged last.
+func TestAClockSetBackKeepsTheLatestAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 10, 0)
+	first := w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	w.exec(w.super, `UPDATE dp_int.release r SET released_at = released_at + interval '1 day' FROM dp_int.dataset d WHERE d.id = r.dataset AND d.name = $1`, w.dataset)
+	latest := w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, $2, options => '{"fresh": true}')`, w.dataset, 0.5)
+	if again := w.mustRegress(w.analyst, ask, w.dataset, 0.5); !slices.Equal(again, latest) || slices.Equal(again, first) {
+		t.Errorf("answered by %v; the first was %v, the latest %v", again, first, latest)
+	}
+	if w.spent() != 1 {
+		t.Errorf("spent %g, want 1", w.spent())
+	}
+}
+
 // A clock that is set back while a sidecar is dead must not make its lease longer, nor
 // take it from one that lives.
 func TestAClockSetBackMakesNoLeaseLonger(t *testing.T) {

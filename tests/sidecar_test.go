@@ -294,6 +294,13 @@ func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
 	if one[int](w, w.super, `SELECT current_setting('server_version_num')::int`) >= 170000 {
 		wanted["transaction_timeout"], hostile["transaction_timeout"] = "0", "2s"
 	}
+	// Sessions on workers of Citus, which pin nothing, have the settings of the role.
+	config := one[string](w, w.super, `SELECT setconfig::text FROM pg_db_role_setting WHERE setrole = 'dp_sidecar'::regrole AND setdatabase = 0`)
+	for _, name := range []string{"statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout"} {
+		if has := strings.Contains(config, name+"=0"); has != (hostile[name] != "") {
+			t.Errorf("%s of dp_sidecar: %s", name, config)
+		}
+	}
 	for name, value := range hostile {
 		w.exec(w.super, fmt.Sprintf(`ALTER ROLE dp_sidecar IN DATABASE dpsidecar SET %s = '%s'`, name, value))
 	}

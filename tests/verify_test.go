@@ -96,6 +96,47 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 	}
 }
 
+// A release is shown to whoever its data set is granted to, and answers again to whoever asks what its hash is of: both are
+// those of its job, and of every job that it answered without a charge.
+func TestVerifyHoldsReleasesAgainstJobs(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 10, 0)
+	w.serve()
+	w.exec(w.steward, `SELECT dp_register('another', $1::text::regclass, 'amount', '{age,region,insured}', 10)`, "public."+w.dataset) // of the same people
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.25)
+	again := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	w.eventually("the kept release answers", func() bool { return w.jobState(again) == "done" })
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	const release = ` WHERE id = (SELECT id FROM dp_int.release WHERE eps = 0.5)`
+	const job = ` WHERE id = (SELECT job FROM dp_int.release WHERE eps = 0.5)`
+	follower := ` WHERE id = '` + again + `'`
+	const another, other = `(SELECT id FROM dp_int.dataset WHERE name = 'another')`, `(SELECT id FROM dp_int.release WHERE eps = 0.25)`
+	for what, change := range map[string]string{
+		"a release's data set":           `release SET dataset = ` + another + release,
+		"a release's request":            `release SET request_hash = o.request_hash FROM (SELECT request_hash FROM dp_int.release WHERE eps = 0.25) AS o` + release,
+		"its eps":                        `release SET eps = 9` + release,
+		"its delta":                      `release SET delta = 1e-9` + release,
+		"its model":                      `release SET model = 'linear'` + release,
+		"its caller":                     `release SET principal = p.id FROM (SELECT dp_int.admit_principal('dp_owner') AS id) AS p WHERE eps = 0.5`,
+		"a job's data set":               `job SET dataset = ` + another + job,
+		"a job's request":                `job SET request_hash = '\x00'` + job,
+		"a job's answer":                 `job SET release = ` + other + job,
+		"the answer that was kept":       `job SET release = ` + other + follower,
+		"the request that it answered":   `job SET request_hash = '\x00'` + follower,
+		"the data set that was answered": `job SET dataset = ` + another + follower,
+	} {
+		w.exec(w.super, "BEGIN")
+		w.exec(w.super, "UPDATE dp_int."+change)
+		if wrong := w.verify(); len(wrong) != 1 || !strings.HasPrefix(wrong[0], "every release has the data set and the request of its job") {
+			t.Errorf("%s: %q", what, wrong)
+		}
+		w.exec(w.super, "ROLLBACK")
+	}
+}
+
 // verify returns what is wrong, as the superuser sees it in its transaction.
 func (w *world) verify() (wrong []string) {
 	w.Helper()

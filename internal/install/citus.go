@@ -68,7 +68,7 @@ DECLARE
     SELECT coalesce(string_agg(format('ALTER ROLE dp_sidecar SET %I = %L; ', split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1)), ''), '')
       FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS setting
      WHERE s.setrole = 'dp_sidecar'::regrole AND s.setdatabase = 0
-       AND split_part(setting, '=', 1) IN ('search_path', 'lock_timeout', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions'));
+       AND split_part(setting, '=', 1) IN ('search_path', 'lock_timeout', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions', 'statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout'));
   command text;
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus') THEN
@@ -97,9 +97,53 @@ const unlikeHere = `
 	             ARRAY['dp_owner', 'dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar'],
 	             ARRAY(SELECT setting FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS setting
 	                    WHERE s.setrole = 'dp_sidecar'::regrole AND s.setdatabase = 0
-	                      AND split_part(setting, '=', 1) IN ('search_path', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions')))))
+	                      AND split_part(setting, '=', 1) IN ('search_path', 'constraint_exclusion', 'pg_stat_statements.track', 'track_functions', 'statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')))))
 	 WHERE NOT success OR result <> ''
 	 ORDER BY nodename, nodeport`
+
+// dropOnWorkers drops the roles of dpsidecar on workers of Citus that the coordinator has no longer, as far as
+// nothing depends on them there: Citus drops those alone that it made. leftOnWorkers selects those that stay.
+const dropOnWorkers = `
+	SELECT pg_catalog.run_command_on_workers(format('DO %L', format($drop$
+	  DECLARE
+	    gone name;
+	  BEGIN
+	    PERFORM pg_catalog.set_config('citus.enable_ddl_propagation', 'off', true);
+	    FOREACH gone IN ARRAY %L::name[] LOOP
+	      BEGIN
+	        EXECUTE pg_catalog.format('DROP ROLE IF EXISTS %%I', gone);
+	      EXCEPTION WHEN dependent_objects_still_exist THEN NULL;
+	      END;
+	    END LOOP;
+	  END$drop$, $1::name[])))`
+
+const leftOnWorkers = `
+	SELECT concat(CASE WHEN success THEN result ELSE 'perhaps others' END, ' on ', nodename, ':', nodeport, CASE WHEN NOT success THEN ', which does not answer: ' || result END)
+	  FROM pg_catalog.run_command_on_workers(format($left$SELECT coalesce(pg_catalog.string_agg(rolname, ', ' ORDER BY rolname), '') FROM pg_catalog.pg_roles WHERE rolname = ANY (%L::name[])$left$, $1::name[]))
+	 WHERE NOT success OR result <> ''
+	 ORDER BY nodename, nodeport`
+
+// dropRolesOnWorkers drops the roles on workers of Citus that are gone here, and returns those that stay there.
+func dropRolesOnWorkers(ctx context.Context, conn *pgx.Conn) (stay []string, err error) {
+	var citus bool
+	var gone []string
+	err = conn.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus'),
+		       ARRAY(SELECT r.name FROM unnest('{dp_loopback,dp_sidecar,dp_analyst,dp_admin,dp_owner}'::text[]) AS r(name) WHERE to_regrole(r.name) IS NULL)`).Scan(&citus, &gone)
+	if err != nil || !citus || len(gone) == 0 {
+		return nil, err
+	}
+	_, err = conn.Exec(ctx, dropOnWorkers, gone)
+	if err == nil {
+		rows, _ := conn.Query(ctx, leftOnWorkers, gone)
+		stay, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return []string{"perhaps others on the workers of Citus: " + refused.Message}, nil
+	}
+	return stay, err
+}
 
 // checkNodes checks the workers of Citus, as far as the role of conn may ask them; nil without Citus.
 func checkNodes(ctx context.Context, conn *pgx.Conn) ([]Check, error) {

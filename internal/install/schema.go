@@ -105,7 +105,8 @@ const (
 )
 
 // sidecarSettings are settings of the role dp_sidecar, with Citus on all nodes, where its sessions are the
-// coordinator's and no setting of the sidecar's own arrives. The planner runs no function of a constraint.
+// coordinator's and no setting of the sidecar's own arrives. The planner runs no function of a constraint, and no
+// time limit of a database ends a pass over its rows.
 // pg_stat_statements, where it is loaded, counts nothing: it shows to everybody how many rows a statement
 // returned, which may be private, as pg_stat_user_functions shows how often a view has called a function. Only a
 // superuser may set these; dp_check_install tells where the former is missing.
@@ -114,7 +115,8 @@ DO $$
 DECLARE
   setting text;
 BEGIN
-  FOREACH setting IN ARRAY '{constraint_exclusion=off,pg_stat_statements.track=none,track_functions=none}'::text[] LOOP
+  FOREACH setting IN ARRAY '{constraint_exclusion=off,statement_timeout=0,transaction_timeout=0,idle_in_transaction_session_timeout=0,pg_stat_statements.track=none,track_functions=none}'::text[] LOOP
+    CONTINUE WHEN setting = 'transaction_timeout=0' AND current_setting('server_version_num')::int < 170000;
     BEGIN
       IF NOT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s WHERE s.setrole = 'dp_sidecar'::regrole AND s.setdatabase = 0 AND setting = ANY (s.setconfig)) THEN
         EXECUTE format('ALTER ROLE dp_sidecar SET %I = %L', split_part(setting, '=', 1), split_part(setting, '=', 2));

@@ -215,8 +215,11 @@ func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, s
 	if err != nil {
 		return files, nil, err
 	}
-	stay, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	return files, stay, err
+	if stay, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+		return files, stay, err
+	}
+	left, err := dropRolesOnWorkers(ctx, conn)
+	return files, append(stay, left...), err
 }
 
 // settling is the time that a sidecar that was just stopped may take to disconnect.

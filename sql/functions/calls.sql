@@ -539,7 +539,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
    WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.principal = (SELECT me.principal FROM dp_int.me) AND EXISTS (SELECT FROM dp_int.model m WHERE m.name = r.model)
-     AND (dp_int.grant_of(d.id, dp.caller())).dataset IS NOT NULL
+     AND (dp_int.grant_of(d.id, (SELECT dp.caller()))).dataset IS NOT NULL
    ORDER BY r.released_at DESC
    LIMIT 1
 $$;

@@ -1,11 +1,13 @@
 -- The life of a job, one function a step. Each takes the token that the claim gave to the worker, and
 -- does nothing once another worker has claimed the job and thereby replaced the token.
 
--- A sidecar's heartbeat. Workers that have been silent for a day are forgotten.
-
+-- A sidecar's heartbeat. Workers that have been silent for a day are forgotten. Any login can fill the server's queue of
+-- notifications, by listening in a transaction that stays open. Once that ends the server lets go of what all have read
+-- when somebody asks how full the queue is; until then every NOTIFY fails, and with it every step of a job.
 CREATE OR REPLACE FUNCTION dp_int.worker_beat(p_worker uuid, p_pid int, p_version text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT dp_int.refuse_copy();  -- the jobs of a copy are the original's
+  SELECT pg_notification_queue_usage();
   DELETE FROM dp_int.worker WHERE last_seen < clock_timestamp() - interval '1 day';
   INSERT INTO dp_int.worker (id, pid, version) VALUES (p_worker, p_pid, p_version)
   ON CONFLICT ON CONSTRAINT worker_pk DO UPDATE SET pid = excluded.pid, version = excluded.version, last_seen = clock_timestamp();
@@ -18,14 +20,18 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
 $$;
 
 -- Ends jobs that are charged. Their charges stand: another server may release, or have released, under
--- them, and one charge pays for one release.
+-- them, and one charge pays for one release. Whoever locks both locks jobs before accounts, and accounts in
+-- their order, as dp_revoke does: a worker that fails its job holds it, and waits for the account.
 CREATE OR REPLACE FUNCTION dp_int.end_charged_jobs(p_when text, p_other text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+  ended CONSTANT uuid[] := ARRAY(SELECT o.id FROM dp_int.job o WHERE o.state IN ('charged', 'reading') ORDER BY o.seq FOR NO KEY UPDATE);
   j record;
 BEGIN
-  FOR j IN SELECT o.id, d.account, d.name FROM dp_int.job o JOIN dp_int.dataset d ON d.id = o.dataset
-            WHERE o.state IN ('charged', 'reading') ORDER BY o.seq FOR NO KEY UPDATE OF o LOOP
+  PERFORM FROM dp_int.account a
+    WHERE a.id IN (SELECT d.account FROM dp_int.job o JOIN dp_int.dataset d ON d.id = o.dataset WHERE o.id = ANY (ended))
+    ORDER BY a.id FOR UPDATE;
+  FOR j IN SELECT o.id, d.account, d.name FROM dp_int.job o JOIN dp_int.dataset d ON d.id = o.dataset WHERE o.id = ANY (ended) ORDER BY o.seq LOOP
     PERFORM dp_int.finish_job(j.id, 'abandoned', 'DP004', format('it was under way when %s', p_when),
       format('The privacy budget is spent: %s may have released the result. Ask again, which is charged again.', p_other));
     PERFORM dp_int.ledger_budget(j.account, j.name, session_user, jsonb_build_object('abandon', j.id));

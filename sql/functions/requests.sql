@@ -348,13 +348,14 @@ BEGIN
 END $$;
 
 -- The release that is returned again for the same request. A release that was read before the end of its
--- window is returned until the window is over: from then on the request means all rows of the window.
+-- window is returned until the window is over: from then on the request means all rows of the window. Of several
+-- the one that was charged last, which no clock that was set back changes.
 CREATE OR REPLACE FUNCTION dp_int.kept_release(p_dataset bigint, p_hash bytea) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
     SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash AND (upper(dp_int.ran_at_reading(id)) <= dp_int.today()) IS NOT TRUE
-     ORDER BY released_at DESC LIMIT 1);
+     ORDER BY charge DESC LIMIT 1);
 END $$;
 
 -- Tells a caller who gets a kept answer which release it is, and of which rows: dp_last_release may name

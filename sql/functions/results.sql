@@ -28,11 +28,12 @@ CREATE OR REPLACE FUNCTION dp_int.visible_release(p_release uuid) RETURNS dp_int
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r dp_int.release;
+  asks CONSTANT name := dp.caller();
 BEGIN
   SELECT * INTO r FROM dp_int.release WHERE id = p_release;
-  IF NOT FOUND OR NOT pg_has_role(dp.caller(), 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, dp.caller())).dataset IS NULL THEN
+  IF NOT FOUND OR NOT pg_has_role(asks, 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, asks)).dataset IS NULL THEN
     RAISE EXCEPTION 'there is no release % that you may see', coalesce(p_release::text, 'NULL')
-      USING ERRCODE = '22023', HINT = dp_int.hint_no_release(p_release, dp.caller());
+      USING ERRCODE = '22023', HINT = dp_int.hint_no_release(p_release, asks);
   END IF;
   RETURN r;
 END $$;
@@ -387,10 +388,11 @@ END $$;
 -- A prediction, or an end of its interval, rounded to two digits of its standard error, taken as a
 -- quarter of the interval's width; or to two digits of its distance to a bound of the model's predictions
 -- (0 for counts and probabilities, 1 for probabilities) where that is less, because near a bound
--- intervals are short on one side. Not rounded where there is no interval.
+-- intervals are short on one side. Where there is no interval, to five digits of its own, or for a
+-- probability of its distance to 1.
 CREATE OR REPLACE FUNCTION dp_int.shown_prediction(p_model text, p float8, p_width float8) RETURNS float8
 LANGUAGE sql STABLE AS $$
-  SELECT CASE WHEN p_width IS NULL THEN p
+  SELECT CASE WHEN p_width IS NULL THEN dp_int.rounded(p, dp_int.decimals(least(p, CASE WHEN m.labels THEN 1 - p END), NULL) + 2)
               ELSE dp_int.rounded(p, dp_int.decimals(p, least(p_width / 4, CASE WHEN m.labels OR dp_int.is_count(m.name) THEN p END, CASE WHEN m.labels THEN 1 - p END))) END
     FROM dp_int.model m WHERE m.name = p_model
 $$;

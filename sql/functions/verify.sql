@@ -200,6 +200,18 @@ BEGIN
        WHERE c.kind IS DISTINCT FROM 'charge' OR c.job IS DISTINCT FROM r.job OR EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)
        ORDER BY r.released_at
        LIMIT 1)),
+    -- By its data set a release is shown, and by the hash of its request it answers again: also the jobs that followed its own.
+    ('every release has the data set and the request of its job, and of every job that it answered', (
+      SELECT format('release %s', r.id)
+        FROM dp_int.release r
+        JOIN (SELECT o.id, o.job, true AS own FROM dp_int.release o
+              UNION ALL
+              SELECT f.release, f.id, false FROM dp_int.job f WHERE f.release IS NOT NULL) AS answered(id, job, own) ON answered.id = r.id
+        LEFT JOIN dp_int.job j ON j.id = answered.job
+       WHERE (r.dataset, r.request_hash) IS DISTINCT FROM (j.dataset, j.request_hash)
+          OR answered.own AND (r.model, r.eps, r.delta, r.principal, r.id) IS DISTINCT FROM (j.model, j.eps, j.delta, j.principal, j.release)
+       ORDER BY r.released_at
+       LIMIT 1)),
     ('every charge has a job: one that released, one still under way, or one abandoned by name, or it was given back', (
       SELECT format('entry %s', c.id)
         FROM dp_int.ledger c

@@ -3,15 +3,19 @@
 -- Who asks, or reads a view of dpsidecar: who logged in. Not within ANALYZE, VACUUM, CREATE INDEX, REINDEX, CLUSTER
 -- and REFRESH MATERIALIZED VIEW, unless he runs them on what is his: there functions of an owner run with the owner's
 -- rights, while session_user is who runs the command, and in an autovacuum worker the first superuser. The server
--- refuses UNLISTEN there, as it could undo what the other does; elsewhere it does nothing to a channel that nobody
--- listens on, also in read-only transactions and on a standby; but where a session listens on something, a transaction
--- that asked cannot be prepared (PREPARE TRANSACTION). In the functions that run as dp_owner who is the owner
--- cannot be seen: these refuse in any case. With the rights of its caller, and for everybody, because views call it.
+-- refuses CLOSE there, as it could close what the other reads; elsewhere this closes a cursor of its own, also in
+-- read-only transactions and on a standby, and leaves nothing in the transaction. (UNLISTEN is refused there too; but
+-- where the session listens, a transaction with it cannot be prepared.) In the functions that run as dp_owner who is
+-- the owner cannot be seen: these refuse in any case. With the rights of its caller, and for everybody, because views
+-- call it.
 CREATE OR REPLACE FUNCTION dp.caller() RETURNS name
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  own refcursor;  -- without a name, which the caller's cursor could have
 BEGIN
   IF current_user <> session_user THEN
-    EXECUTE 'UNLISTEN dp_nobody';
+    OPEN own FOR SELECT;
+    EXECUTE format('CLOSE %I', own);
   END IF;
   RETURN session_user;
 EXCEPTION WHEN insufficient_privilege THEN
