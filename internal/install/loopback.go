@@ -48,7 +48,9 @@ func putLoopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 // loopbackRole creates the role with which the loopback of this database logs in, unless it exists, and
 // returns its name. Settings are not inherited, so it copies those of dp_loopback; and a dump does not
 // contain the rights on the database itself, so it grants them. Roles of databases that are gone, or that
-// came with a dump, are dropped: their passwords may be known.
+// came with a dump, are dropped: their passwords may be known. One that somebody else may grant or become is
+// refused: since Postgres 16 that is whoever with CREATEROLE was the first to make a role of this name, and he could
+// give it a password of his own.
 func loopbackRole(ctx context.Context, tx pgx.Tx) (role string, err error) {
 	if err := tx.QueryRow(ctx, `SELECT 'dp_loopback_' || oid FROM pg_database WHERE datname = current_database()`).Scan(&role); err != nil {
 		return "", err
@@ -58,6 +60,7 @@ DO $$
 DECLARE
   setting text;
   stray name;
+  others text;
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '{{role}}') THEN
     CREATE ROLE {{role}} LOGIN;
@@ -65,6 +68,14 @@ BEGIN
   END IF;
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_auth_members WHERE member = '{{role}}'::regrole AND roleid = 'dp_loopback'::regrole) THEN
     GRANT dp_loopback TO {{role}};
+  END IF;
+  SELECT string_agg(quote_ident(m.rolname), ', ' ORDER BY m.rolname) INTO others
+    FROM pg_catalog.pg_roles m
+   WHERE NOT m.rolsuper AND m.rolname <> '{{role}}' AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
+     AND (pg_has_role(m.oid, '{{role}}', 'MEMBER') OR pg_has_role(m.oid, 'dp_loopback', 'MEMBER') AND m.rolname !~ '^dp_loopback(_[0-9]+)?$');
+  IF others IS NOT NULL THEN
+    RAISE EXCEPTION 'role {{role}} may be granted by, or is granted to, %', others
+      USING HINT = 'They could ask in anybody''s name. Nobody but dpsidecar needs this role, nor dp_loopback: DROP ROLE {{role}}, or REVOKE it from them, and install again.';
   END IF;
   EXECUTE format('GRANT CONNECT ON DATABASE %I TO dp_loopback, dp_sidecar', current_database());
   FOREACH setting IN ARRAY '{search_path=pg_catalog,statement_timeout=5s,lock_timeout=3s,idle_in_transaction_session_timeout=5s,idle_session_timeout=10min,default_transaction_isolation=read committed}'::text[] LOOP
