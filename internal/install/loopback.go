@@ -48,7 +48,7 @@ func putLoopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 // loopbackRole creates the role with which the loopback of this database logs in, unless it exists, and
 // returns its name. Settings are not inherited, so it copies those of dp_loopback; and a dump does not
 // contain the rights on the database itself, so it grants them. Roles of databases that are gone, or that
-// came with a dump, are dropped: their passwords may be known. One that somebody else may grant or become is
+// came with a dump, are dropped: their passwords may be known. One that somebody else may become or grant is
 // refused: since Postgres 16 that is whoever with CREATEROLE was the first to make a role of this name, and he could
 // give it a password of his own.
 func loopbackRole(ctx context.Context, tx pgx.Tx) (role string, err error) {
@@ -69,14 +69,6 @@ BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_auth_members WHERE member = '{{role}}'::regrole AND roleid = 'dp_loopback'::regrole) THEN
     GRANT dp_loopback TO {{role}};
   END IF;
-  SELECT string_agg(quote_ident(m.rolname), ', ' ORDER BY m.rolname) INTO others
-    FROM pg_catalog.pg_roles m
-   WHERE NOT m.rolsuper AND m.rolname <> '{{role}}' AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
-     AND (pg_has_role(m.oid, '{{role}}', 'MEMBER') OR pg_has_role(m.oid, 'dp_loopback', 'MEMBER') AND m.rolname !~ '^dp_loopback(_[0-9]+)?$');
-  IF others IS NOT NULL THEN
-    RAISE EXCEPTION 'role {{role}} may be granted by, or is granted to, %', others
-      USING HINT = 'They could ask in anybody''s name. Nobody but dpsidecar needs this role, nor dp_loopback: DROP ROLE {{role}}, or REVOKE it from them, and install again.';
-  END IF;
   EXECUTE format('GRANT CONNECT ON DATABASE %I TO dp_loopback, dp_sidecar', current_database());
   FOREACH setting IN ARRAY '{search_path=pg_catalog,statement_timeout=5s,lock_timeout=3s,idle_in_transaction_session_timeout=5s,idle_session_timeout=10min,default_transaction_isolation=read committed}'::text[] LOOP
     EXECUTE format('ALTER ROLE {{role}} SET %I = %L', split_part(setting, '=', 1), split_part(setting, '=', 2));
@@ -89,6 +81,15 @@ BEGIN
       RAISE NOTICE 'role % stays, though its database is gone: %', stray, SQLERRM;
     END;
   END LOOP;
+  SELECT string_agg(format('%I may become or grant %s', m.rolname, mine.rolname), ', ' ORDER BY m.rolname, mine.rolname) INTO others
+    FROM pg_catalog.pg_roles mine
+    JOIN pg_catalog.pg_roles m ON m.oid <> mine.oid AND NOT m.rolsuper AND pg_has_role(m.oid, mine.oid, 'MEMBER') AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
+                              AND NOT (mine.rolname = 'dp_loopback' AND m.rolname ~ '^dp_loopback_[0-9]+$')
+   WHERE pg_has_role(mine.oid, 'dp_loopback', 'MEMBER') AND mine.rolname ~ '^dp_loopback(_[0-9]+)?$';
+  IF others IS NOT NULL THEN
+    RAISE EXCEPTION 'a loopback is not dpsidecar''s alone: %', others
+      USING HINT = 'They could ask in anybody''s name. REVOKE the role from them, or where somebody made it before dpsidecar was installed, DROP ROLE. Then install again.';
+  END IF;
 END $$`, "{{role}}", role))
 	return role, err
 }

@@ -135,13 +135,13 @@ BEGIN
 
   -- Since Postgres 16 whoever with CREATEROLE makes a role may grant it, also one of these names before an installation.
   item := 'dp_sidecar and the loopback are nobody else''s';
-  SELECT string_agg(format('%s may become %s', m.rolname, mine.rolname), ', ' ORDER BY m.rolname, mine.rolname) INTO detail
+  SELECT string_agg(format('%I may become or grant %s', m.rolname, mine.rolname), ', ' ORDER BY m.rolname, mine.rolname) INTO detail
     FROM pg_catalog.pg_roles mine
     JOIN pg_catalog.pg_roles m ON m.oid <> mine.oid AND NOT m.rolsuper AND pg_has_role(m.oid, mine.oid, 'MEMBER') AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
                               AND NOT (mine.rolname = 'dp_loopback' AND m.rolname ~ '^dp_loopback_[0-9]+$')
    WHERE mine.rolname ~ '^dp_(sidecar|loopback(_[0-9]+)?)$';
   ok := detail IS NULL;
-  detail := coalesce(detail || ', or grant it: whoever does reads registered tables as dp_sidecar, or asks in anybody''s name as a loopback. REVOKE it from them', 'as it should be'
+  detail := coalesce(detail || '. As dp_sidecar they could read registered tables, as a loopback ask in anybody''s name: REVOKE it from them', 'as it should be'
     || (SELECT format('; beside superusers %s may become dp_owner, who is trusted with everything', string_agg(m.rolname, ', ' ORDER BY m.rolname))
           FROM pg_catalog.pg_roles m WHERE NOT m.rolsuper AND m.rolname <> 'dp_owner' AND pg_has_role(m.oid, 'dp_owner', 'MEMBER') HAVING count(*) > 0), 'as it should be');
   RETURN NEXT;
