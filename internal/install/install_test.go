@@ -235,8 +235,8 @@ func TestALoopbackThatIsAnothersIsRefused(t *testing.T) {
 		}
 		c.Exec(t, db, "REVOKE "+role+" FROM eve_too")
 	}
-	c.Exec(t, db, "GRANT dp_owner TO eve")
-	if got := query[string](t, c, db, item); got != "true as it should be; beside superusers eve may become dp_owner, who is trusted with everything" {
+	c.Exec(t, db, "GRANT dp_owner TO eve", "GRANT dp_admin TO eve, eve_too WITH ADMIN OPTION")
+	if got := query[string](t, c, db, item); got != "true as it should be; beside superusers eve may become dp_owner, who is trusted with everything; eve_too may make stewards" {
 		t.Error(got)
 	}
 	install(t, config)

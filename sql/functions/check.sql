@@ -141,9 +141,12 @@ BEGIN
                               AND NOT (mine.rolname = 'dp_loopback' AND m.rolname ~ '^dp_loopback_[0-9]+$')
    WHERE mine.rolname ~ '^dp_(sidecar|loopback(_[0-9]+)?)$';
   ok := detail IS NULL;
-  detail := coalesce(detail || '. As dp_sidecar they could read registered tables, as a loopback ask in anybody''s name: REVOKE it from them', 'as it should be'
-    || (SELECT format('; beside superusers %s may become dp_owner, who is trusted with everything', string_agg(m.rolname, ', ' ORDER BY m.rolname))
-          FROM pg_catalog.pg_roles m WHERE NOT m.rolsuper AND m.rolname <> 'dp_owner' AND pg_has_role(m.oid, 'dp_owner', 'MEMBER') HAVING count(*) > 0), 'as it should be');
+  detail := coalesce(detail || '. As dp_sidecar they could read registered tables, as a loopback ask in anybody''s name: REVOKE it from them',
+    concat_ws('; ', 'as it should be', (
+      SELECT format('beside superusers %s may become dp_owner, who is trusted with everything', string_agg(quote_ident(m.rolname), ', ' ORDER BY m.rolname))
+        FROM pg_catalog.pg_roles m WHERE NOT m.rolsuper AND m.rolname <> 'dp_owner' AND pg_has_role(m.oid, 'dp_owner', 'MEMBER') HAVING count(*) > 0), (
+      SELECT format('%s may make stewards', string_agg(quote_ident(m.rolname), ', ' ORDER BY m.rolname))
+        FROM pg_catalog.pg_roles m WHERE NOT m.rolsuper AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER') AND pg_has_role(m.oid, 'dp_admin', 'MEMBER WITH ADMIN OPTION') HAVING count(*) > 0)));
   RETURN NEXT;
 
   item := 'the server tells its system identifier';  -- it tells a copy in another cluster, and whose roles are meant
