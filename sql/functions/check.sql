@@ -167,6 +167,18 @@ BEGIN
   detail := CASE WHEN NOT ok THEN 'they can, and such a function could be called in place of ours: REVOKE CREATE ON SCHEMA public FROM PUBLIC' ELSE coalesce(detail, 'as it should be') END;
   RETURN NEXT;
 
+  -- Readers are logged in there with the keys of their own login, if the server wants it: see dp_int.logs_in_as_reader.
+  item := 'no foreign server logs in as who reads it';
+  ok := true;
+  SELECT format('as far as is known; but %s may make foreign servers: whoever reads a foreign table of one, an analyst or a steward too, can be logged in there and, by it, here. Let them read none of theirs, nor views over them', string_agg(quote_ident(maker.rolname), ', ' ORDER BY maker.rolname)) INTO detail
+    FROM pg_catalog.pg_roles maker
+   WHERE current_setting('server_version_num')::int >= 180000 AND NOT maker.rolsuper AND maker.oid >= 16384 AND NOT pg_has_role(maker.oid, 'dp_owner', 'MEMBER')
+     AND EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper w JOIN pg_catalog.pg_proc h ON h.oid = w.fdwhandler AND h.prosrc = 'postgres_fdw_handler'
+                  WHERE has_foreign_data_wrapper_privilege(maker.oid, w.oid, 'USAGE') OR EXISTS (SELECT FROM pg_catalog.pg_foreign_server s WHERE s.srvfdw = w.oid AND s.srvowner = maker.oid))
+  HAVING count(*) > 0;
+  detail := coalesce(detail, 'as it should be');
+  RETURN NEXT;
+
   item := 'functions and views are those that were installed';
   ok := dp_int.code_hash() IS NOT DISTINCT FROM (SELECT objects FROM dp_int.installed_code);
   detail := CASE WHEN ok THEN 'as it should be' WHEN copy THEN 'a restored copy prints some differently: dpsidecar adopt puts them in place whole' ELSE 'somebody has changed one, or another major version of Postgres prints it differently: run dpsidecar migrate up, which puts them in place whole' END;
