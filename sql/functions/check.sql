@@ -170,7 +170,7 @@ BEGIN
   -- Readers are logged in there with the keys of their own login, if the server wants it: see dp_int.logs_in_as_reader.
   item := 'no foreign server logs in as who reads it';
   ok := true;
-  SELECT format('as far as is known; but %s may make foreign servers: whoever reads a foreign table of one, an analyst or a steward too, can be logged in there and, by it, here. Let them read none of theirs, nor views over them', string_agg(quote_ident(maker.rolname), ', ' ORDER BY maker.rolname)) INTO detail
+  SELECT format('as far as is known; but %s may make foreign servers: whoever reads a foreign table of one, an analyst or a steward too, can be logged in there and, by it, here. Let them read none of theirs, nor views over them', dp_int.first_few(array_agg(quote_ident(maker.rolname) ORDER BY maker.rolname))) INTO detail
     FROM pg_catalog.pg_roles maker
    WHERE current_setting('server_version_num')::int >= 180000 AND NOT maker.rolsuper AND maker.oid >= 16384 AND NOT pg_has_role(maker.oid, 'dp_owner', 'MEMBER')
      AND EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper w JOIN pg_catalog.pg_proc h ON h.oid = w.fdwhandler AND h.prosrc = 'postgres_fdw_handler'
