@@ -370,6 +370,35 @@ func TestWhatATotalViewIsReadByIsHeld(t *testing.T) {
 	}
 }
 
+// Since Postgres 18 a column may be computed when it is read. How, is part of what was stated; a partition's own way
+// counts where that partition alone is read.
+func TestColumnsThatAreComputedWhenRead(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	if one[int](w, w.super, `SELECT current_setting('server_version_num')::int`) < 180000 {
+		t.Skip("generated columns are virtual since Postgres 18")
+	}
+	name := w.dataset + "_v"
+	run := func(sql string) { w.exec(w.super, strings.ReplaceAll(sql, "{}", "public."+name)) }
+	run(`CREATE TABLE {} (amount float8, age float8, twice float8 GENERATED ALWAYS AS (age * 2)) PARTITION BY RANGE (age);
+		CREATE TABLE {}_1 PARTITION OF {} FOR VALUES FROM (0) TO (100); INSERT INTO {} SELECT i, i % 100 FROM generate_series(1, 500) i; GRANT SELECT ON {} TO dp_sidecar`)
+	register := func(options string) error {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{twice}', 100, options => $3)`, name, "public."+name, options)
+		return err
+	}
+	w.wantError(register(`{}`), "22023", "column twice of public."+name+" is computed when it is read")
+	if err := register(`{"total": true}`); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	run(`ALTER TABLE {}_1 ALTER COLUMN twice SET EXPRESSION AS (1 / (age - 5))`)
+	w.mustRegress(w.analyst, ask, name, 0.5)
+	run(`ALTER TABLE ONLY {} ALTER COLUMN twice SET EXPRESSION AS (1 / (age - 5))`)
+	_, err := regress(w.analyst, ask, name, 0.25)
+	w.wantError(err, "DP004", "stated to be total")
+	run(`ALTER TABLE ONLY {} ALTER COLUMN twice SET EXPRESSION AS (age * 2)`)
+	w.mustRegress(w.analyst, ask, name, 0.25)
+}
+
 // A partition that comes later is none of what was stated, whatever it is.
 func TestPartitionsOfATotalViewComeAndGo(t *testing.T) {
 	w := newWorld(t, 100, 0)

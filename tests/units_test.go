@@ -123,6 +123,34 @@ func TestPersonsOfSeveralTablesHaveOneBudget(t *testing.T) {
 	w.wantError(w.registerUnit("x", base+"_v", visits), "22023", "protects all rows of a person")
 }
 
+// Since Postgres 18 a row may refer to a person at a time.
+func TestPersonsAtATimeHaveOneBudget(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	if one[int](w, w.super, `SELECT current_setting('server_version_num')::int`) < 180000 {
+		t.Skip("foreign keys have periods since Postgres 18")
+	}
+	w.exec(w.super, strings.ReplaceAll(`CREATE EXTENSION IF NOT EXISTS btree_gist WITH SCHEMA pg_catalog;
+		CREATE TABLE public.{}_people (id bigint, valid daterange, weight float8, height float8, PRIMARY KEY (id, valid WITHOUT OVERLAPS));
+		CREATE TABLE public.{}_stays (person bigint, stay daterange, age float8, paid float8, FOREIGN KEY (person, PERIOD stay) REFERENCES public.{}_people (id, PERIOD valid));
+		CREATE TABLE public.{}_bills (payer bigint, due daterange, age float8, paid float8, FOREIGN KEY (payer, PERIOD due) REFERENCES public.{}_people (id, PERIOD valid));
+		INSERT INTO public.{}_people SELECT i, daterange('2026-01-01', '2027-01-01'), i, i FROM generate_series(1, 300) i;
+		INSERT INTO public.{}_stays SELECT i, daterange('2026-02-01', '2026-02-03'), i, i FROM generate_series(1, 300) i;
+		GRANT SELECT ON public.{}_people, public.{}_stays, public.{}_bills TO dp_sidecar`, "{}", w.dataset))
+	for name, rest := range map[string]string{"_people": `'weight', '{height}', 20, 1e-5, unit => 'id', max_rows => 1`, "_stays": visits + `, unit => 'person'`, "_bills": visits + `, unit => 'payer'`} {
+		if err := w.registerUnit(w.dataset+name, w.dataset+name, rest); err != nil {
+			t.Fatal(err, hint(err))
+		}
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_stays", w.person)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, w.dataset+"_stays")
+	for _, name := range []string{"_people", "_stays", "_bills"} {
+		if !one[bool](w, w.steward, `SELECT epsilon_spent > 0 FROM dp.budget WHERE dataset = $1`, w.dataset+name) {
+			t.Errorf("%s: nothing is spent", name)
+		}
+	}
+	w.wantError(w.registerUnit("x", w.dataset+"_stays", visits), "22023", "protects all rows of a person")
+}
+
 func TestAnAccountOfRowsStaysOne(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.visited(300)

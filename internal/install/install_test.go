@@ -200,6 +200,48 @@ func TestInstallRotatesTheLoopback(t *testing.T) {
 	}
 }
 
+// Whoever made the role of a database's loopback before it was installed, as anybody with CREATEROLE can, could
+// give it a password and ask in everybody's name. Since Postgres 16 who makes a role may grant it; before, whoever
+// has CREATEROLE is trusted anyway.
+func TestALoopbackThatIsAnothersIsRefused(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	c.Exec(t, db, "CREATE ROLE eve LOGIN CREATEROLE PASSWORD 'pw'", "CREATE ROLE eve_too")
+	loopback := "dp_loopback_" + query[string](t, c, db, `SELECT oid::text FROM pg_database WHERE datname = current_database()`)
+	eve := connect(t, c.URL("eve", "pw", db))
+	if _, err := eve.Exec(t.Context(), "CREATE ROLE "+loopback+" LOGIN PASSWORD 'known'"); err != nil {
+		t.Fatal(err)
+	}
+	if query[int](t, c, db, `SELECT current_setting('server_version_num')::int`) < 160000 {
+		c.Exec(t, db, "GRANT "+loopback+" TO eve")
+	}
+	config := Config{Admin: parse(t, c.SuperuserURL(db)), SidecarPassword: "side"}
+	_, err := Run(t.Context(), config)
+	if err == nil || !strings.Contains(err.Error(), "eve may become or grant "+loopback) {
+		t.Fatalf("got %v", err)
+	}
+	c.Exec(t, db, "DROP ROLE "+loopback)
+	install(t, config)
+	checkLoopback(t, c, db)
+
+	const item = `SELECT ok || ' ' || detail FROM dp_check_install() WHERE item = 'dp_sidecar and the loopback are nobody else''s'`
+	for _, role := range []string{"dp_sidecar", "dp_loopback", loopback} {
+		c.Exec(t, db, "GRANT "+role+" TO eve_too", "GRANT eve_too TO eve")
+		if got := query[string](t, c, db, item); !strings.HasPrefix(got, "false ") || !strings.Contains(got, "eve may become or grant "+role) || !strings.Contains(got, "eve_too may become or grant "+role) {
+			t.Errorf("%s: %s", role, got)
+		}
+		if _, err := Run(t.Context(), config); (err == nil) != (role == "dp_sidecar") {
+			t.Errorf("%s: %v", role, err)
+		}
+		c.Exec(t, db, "REVOKE "+role+" FROM eve_too")
+	}
+	c.Exec(t, db, "GRANT dp_owner TO eve", "GRANT dp_admin TO eve, eve_too WITH ADMIN OPTION")
+	if got := query[string](t, c, db, item); got != "true as it should be; beside superusers eve may become dp_owner, who is trusted with everything; eve_too may make stewards" {
+		t.Error(got)
+	}
+	install(t, config)
+}
+
 func query[T any](t *testing.T, c *localpg.Cluster, db, sql string, args ...any) T {
 	t.Helper()
 	rows, _ := connect(t, c.SuperuserURL(db)).Query(t.Context(), sql, args...)

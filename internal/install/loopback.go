@@ -48,7 +48,9 @@ func putLoopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 // loopbackRole creates the role with which the loopback of this database logs in, unless it exists, and
 // returns its name. Settings are not inherited, so it copies those of dp_loopback; and a dump does not
 // contain the rights on the database itself, so it grants them. Roles of databases that are gone, or that
-// came with a dump, are dropped: their passwords may be known.
+// came with a dump, are dropped: their passwords may be known. One that somebody else may become or grant is
+// refused: since Postgres 16 that is whoever with CREATEROLE was the first to make a role of this name, and he could
+// give it a password of his own.
 func loopbackRole(ctx context.Context, tx pgx.Tx) (role string, err error) {
 	if err := tx.QueryRow(ctx, `SELECT 'dp_loopback_' || oid FROM pg_database WHERE datname = current_database()`).Scan(&role); err != nil {
 		return "", err
@@ -58,6 +60,7 @@ DO $$
 DECLARE
   setting text;
   stray name;
+  others text;
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '{{role}}') THEN
     CREATE ROLE {{role}} LOGIN;
@@ -78,6 +81,15 @@ BEGIN
       RAISE NOTICE 'role % stays, though its database is gone: %', stray, SQLERRM;
     END;
   END LOOP;
+  SELECT string_agg(format('%I may become or grant %s', m.rolname, mine.rolname), ', ' ORDER BY m.rolname, mine.rolname) INTO others
+    FROM pg_catalog.pg_roles mine
+    JOIN pg_catalog.pg_roles m ON m.oid <> mine.oid AND NOT m.rolsuper AND pg_has_role(m.oid, mine.oid, 'MEMBER') AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
+                              AND NOT (mine.rolname = 'dp_loopback' AND m.rolname ~ '^dp_loopback_[0-9]+$')
+   WHERE pg_has_role(mine.oid, 'dp_loopback', 'MEMBER') AND mine.rolname ~ '^dp_loopback(_[0-9]+)?$';
+  IF others IS NOT NULL THEN
+    RAISE EXCEPTION 'a loopback is not dpsidecar''s alone: %', others
+      USING HINT = 'They could ask in anybody''s name. REVOKE the role from them, or where somebody made it before dpsidecar was installed, DROP ROLE. Then install again.';
+  END IF;
 END $$`, "{{role}}", role))
 	return role, err
 }

@@ -34,10 +34,11 @@ func pinSettings(config *pgx.ConnConfig) {
 	} {
 		config.RuntimeParams[name] = value
 	}
-	// Servers before 17 do not have transaction_timeout.
+	// Settings that not every server has: of Postgres 17, and of the last minor versions before it.
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		return conn.Exec(ctx, `SELECT pg_catalog.set_config('transaction_timeout', '0', false)
-			WHERE pg_catalog.current_setting('server_version_num')::int >= 170000`).Close()
+		return conn.Exec(ctx, `SELECT pg_catalog.set_config(name, value, false)
+			FROM (VALUES ('transaction_timeout', '0'), ('restrict_nonsystem_relation_kind', '')) AS v(name, value)
+			WHERE pg_catalog.current_setting(name, true) IS NOT NULL`).Close()
 	}
 }
 

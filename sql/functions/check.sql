@@ -133,6 +133,22 @@ BEGIN
   detail := coalesce(detail || ': take away SUPERUSER, CREATEROLE, CREATEDB, REPLICATION and BYPASSRLS, and LOGIN but for dp_loopback and dp_sidecar', 'as it should be');
   RETURN NEXT;
 
+  -- Since Postgres 16 whoever with CREATEROLE makes a role may grant it, also one of these names before an installation.
+  item := 'dp_sidecar and the loopback are nobody else''s';
+  SELECT string_agg(format('%I may become or grant %s', m.rolname, mine.rolname), ', ' ORDER BY m.rolname, mine.rolname) INTO detail
+    FROM pg_catalog.pg_roles mine
+    JOIN pg_catalog.pg_roles m ON m.oid <> mine.oid AND NOT m.rolsuper AND pg_has_role(m.oid, mine.oid, 'MEMBER') AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
+                              AND NOT (mine.rolname = 'dp_loopback' AND m.rolname ~ '^dp_loopback_[0-9]+$')
+   WHERE mine.rolname ~ '^dp_(sidecar|loopback(_[0-9]+)?)$';
+  ok := detail IS NULL;
+  detail := coalesce(detail || '. As dp_sidecar they could read registered tables, as a loopback ask in anybody''s name: REVOKE it from them',
+    concat_ws('; ', 'as it should be', (
+      SELECT format('beside superusers %s may become dp_owner, who is trusted with everything', string_agg(quote_ident(m.rolname), ', ' ORDER BY m.rolname))
+        FROM pg_catalog.pg_roles m WHERE NOT m.rolsuper AND m.rolname <> 'dp_owner' AND pg_has_role(m.oid, 'dp_owner', 'MEMBER') HAVING count(*) > 0), (
+      SELECT format('%s may make stewards', string_agg(quote_ident(m.rolname), ', ' ORDER BY m.rolname))
+        FROM pg_catalog.pg_roles m WHERE NOT m.rolsuper AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER') AND pg_has_role(m.oid, 'dp_admin', 'MEMBER WITH ADMIN OPTION') HAVING count(*) > 0)));
+  RETURN NEXT;
+
   item := 'the server tells its system identifier';  -- it tells a copy in another cluster, and whose roles are meant
   SELECT string_agg(role, ', ') INTO detail
     FROM unnest(ARRAY['dp_owner', 'dp_admin', 'dp_analyst', 'dp_sidecar']) AS role
@@ -149,6 +165,18 @@ BEGIN
    WHERE NOT creator.rolsuper AND creator.oid >= 16384 AND NOT pg_has_role(creator.oid, 'dp_owner', 'MEMBER') AND has_schema_privilege(creator.oid, 'public', 'CREATE')
   HAVING count(*) > 0;
   detail := CASE WHEN NOT ok THEN 'they can, and such a function could be called in place of ours: REVOKE CREATE ON SCHEMA public FROM PUBLIC' ELSE coalesce(detail, 'as it should be') END;
+  RETURN NEXT;
+
+  -- Readers are logged in there with the keys of their own login, if the server wants it: see dp_int.logs_in_as_reader.
+  item := 'no foreign server logs in as who reads it';
+  ok := true;
+  SELECT format('as far as is known; but %s may make foreign servers: whoever reads a foreign table of one, an analyst or a steward too, can be logged in there and, by it, here. Let them read none of theirs, nor views over them', dp_int.first_few(array_agg(quote_ident(maker.rolname) ORDER BY maker.rolname))) INTO detail
+    FROM pg_catalog.pg_roles maker
+   WHERE current_setting('server_version_num')::int >= 180000 AND NOT maker.rolsuper AND maker.oid >= 16384 AND NOT pg_has_role(maker.oid, 'dp_owner', 'MEMBER')
+     AND EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper w JOIN pg_catalog.pg_proc h ON h.oid = w.fdwhandler AND h.prosrc = 'postgres_fdw_handler'
+                  WHERE has_foreign_data_wrapper_privilege(maker.oid, w.oid, 'USAGE') OR EXISTS (SELECT FROM pg_catalog.pg_foreign_server s WHERE s.srvfdw = w.oid AND s.srvowner = maker.oid))
+  HAVING count(*) > 0;
+  detail := coalesce(detail, 'as it should be');
   RETURN NEXT;
 
   item := 'functions and views are those that were installed';

@@ -405,8 +405,8 @@ BEGIN
   END IF;
 END $$;
 
--- Returns a SHA-256 of the row versions (xmin) of all functions that reading a relation calls. No lock keeps a
--- function from being replaced. If the hash is the same before and after a read, no function was replaced in
+-- Returns a SHA-256 of the row versions (xmin) of all functions that reading a relation calls, and of foreign servers. No lock keeps
+-- these from being replaced. If the hash is the same before and after a read, none was replaced in
 -- between, not even one that was put back.
 CREATE OR REPLACE FUNCTION dp_int.function_versions(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
@@ -416,7 +416,8 @@ BEGIN
       FROM dp_int.involved(p_relid) v,
            LATERAL (SELECT p.oid, p.xmin::text FROM pg_catalog.pg_proc p WHERE v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id
                     UNION ALL SELECT k.oid, k.xmin::text FROM pg_catalog.pg_constraint k WHERE v.class = 'pg_catalog.pg_type'::regclass AND k.contypid = v.id
-                    UNION ALL SELECT k.oid, k.xmin::text FROM pg_catalog.pg_cast k WHERE v.class = 'pg_catalog.pg_proc'::regclass AND k.castfunc = v.id) AS x(oid, version));
+                    UNION ALL SELECT k.oid, k.xmin::text FROM pg_catalog.pg_cast k WHERE v.class = 'pg_catalog.pg_proc'::regclass AND k.castfunc = v.id
+                    UNION ALL SELECT e.oid, e.xmin::text FROM pg_catalog.pg_foreign_table f JOIN pg_catalog.pg_foreign_server e ON e.oid = f.ftserver WHERE v.class = 'pg_catalog.pg_class'::regclass AND f.ftrelid = v.id) AS x(oid, version));
 END $$;
 
 -- Stores the hash of the present definitions for registered data sets with the option total that have none:
@@ -488,6 +489,29 @@ BEGIN
      LIMIT 1);
 END $$;
 
+-- A foreign server below a relation that may log in as whoever reads it, dp_sidecar; NULL where there is none. Since
+-- Postgres 18 postgres_fdw logs in with the keys of its session's own login where the server or, unless the server says
+-- no, a user mapping has use_scram_passthrough; and whoever is at the other end can pass that login on to this server.
+-- Nobody but its owner sees what is in a mapping. Superusers, and who may become dp_owner, are trusted with it.
+CREATE OR REPLACE FUNCTION dp_int.logs_in_as_reader(p_relid oid) RETURNS name
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF current_setting('server_version_num')::int < 180000 OR NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_table) THEN
+    RETURN NULL;
+  END IF;
+  RETURN (
+    SELECT s.srvname
+      FROM dp_int.base_relations(p_relid) b
+      JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = b.relid
+      JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver
+      JOIN pg_catalog.pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+      JOIN pg_catalog.pg_proc h ON h.oid = w.fdwhandler AND h.prosrc = 'postgres_fdw_handler'
+      JOIN pg_catalog.pg_roles o ON o.oid = s.srvowner AND NOT o.rolsuper AND NOT pg_has_role(o.oid, 'dp_owner', 'MEMBER')
+     WHERE NOT EXISTS (SELECT FROM pg_options_to_table(s.srvoptions) AS p WHERE p.option_name = 'use_scram_passthrough' AND NOT p.option_value::boolean)
+     ORDER BY s.srvname
+     LIMIT 1);
+END $$;
+
 -- Checks the relation as the sidecar will read it: its kind, the rows that it shows, the roles that may
 -- read it.
 CREATE OR REPLACE FUNCTION dp_int.check_relation(p_relid oid, p_total boolean) RETURNS void
@@ -497,6 +521,7 @@ DECLARE
   schema_name name;
   reason text;
   invoker oid;
+  server name;
 BEGIN
   SELECT * INTO c FROM pg_catalog.pg_class WHERE oid = p_relid;
   IF NOT FOUND THEN
@@ -525,6 +550,13 @@ BEGIN
   IF reason IS NOT NULL THEN
     RAISE EXCEPTION '% is refused: % is of a domain with constraints, which are checked when rows come from another node', p_relid::regclass, reason
       USING ERRCODE = '22023', HINT = 'An error, and functions of the constraints, which would run as dp_sidecar, could depend on a value. Give the column the type that the domain is over.';
+  END IF;
+  server := CASE WHEN p_total AND c.relkind <> 'm' THEN dp_int.logs_in_as_reader(p_relid) END;
+  IF server IS NOT NULL THEN
+    RAISE EXCEPTION '% is refused: its foreign server % may log in as dp_sidecar, and what is there could pass that login on to this server', p_relid::regclass, quote_ident(server)
+      USING ERRCODE = '22023',
+            HINT = format('As the owner of the server run: ALTER SERVER %I OPTIONS (%s use_scram_passthrough ''false''). Then no user mapping can say otherwise.', server,
+                          (SELECT CASE WHEN EXISTS (SELECT FROM pg_options_to_table(s.srvoptions) WHERE option_name = 'use_scram_passthrough') THEN 'SET' ELSE 'ADD' END FROM pg_catalog.pg_foreign_server s WHERE s.srvname = server));
   END IF;
   reason := dp_int.why_not_total(p_relid);
   IF reason IS NOT NULL AND NOT p_total THEN

@@ -84,7 +84,14 @@ BEGIN
                                   AND a.attname = (SELECT o.attname FROM pg_catalog.pg_attribute o WHERE o.attrelid = p_relid AND o.attnum = p_attnum);
 END $$;
 
--- The tables to which a unit refers by foreign keys of one column, step by step. A reference to the table
+-- The column by which rows of a foreign key name what they refer to: its only one, or since Postgres 18 the one beside
+-- a period, as in FOREIGN KEY (patient, PERIOD stay). NULL where there are more.
+CREATE OR REPLACE FUNCTION dp_int.referring(k pg_catalog.pg_constraint) RETURNS int2
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE cardinality(k.conkey) WHEN 1 THEN k.conkey[1] WHEN 2 THEN CASE WHEN (to_jsonb(k) ->> 'conperiod')::boolean THEN k.conkey[1] END END
+$$;
+
+-- The tables to which a unit refers by such foreign keys, step by step. A reference to the table
 -- itself names another row's person, and is not followed.
 CREATE OR REPLACE FUNCTION dp_int.referenced(p_relid oid, p_unit name) RETURNS TABLE(step int, relid oid, attnum int2)
 LANGUAGE plpgsql STABLE ROWS 2 SET jit = off AS $$  -- the planner takes the recursion for long, and every request goes through it
@@ -96,7 +103,7 @@ BEGIN
     SELECT r.step + 1, k.confrelid, k.confkey[1]
       FROM reached r
      CROSS JOIN LATERAL dp_int.heirs(r.relid, r.attnum) h
-      JOIN pg_catalog.pg_constraint k ON k.conrelid = h.relid AND k.contype = 'f' AND k.conkey = ARRAY[h.attnum] AND k.confrelid <> r.relid
+      JOIN pg_catalog.pg_constraint k ON k.conrelid = h.relid AND k.contype = 'f' AND dp_int.referring(k) = h.attnum AND k.confrelid <> r.relid
      WHERE r.step < 16)
   SELECT r.step, r.relid, r.attnum FROM reached r;
 END $$;
@@ -240,7 +247,7 @@ BEGIN
                    (SELECT min(o.attname) FROM pg_catalog.pg_attribute o, dp_int.source_column(p_relid, o.attname) AS s
                      WHERE o.attrelid = p_relid AND o.attnum > 0 AND NOT o.attisdropped AND s.relid = b.relid AND s.attnum = a.attnum) AS shown
               FROM dp_int.base_relations(p_relid) b
-              JOIN pg_catalog.pg_constraint k ON k.conrelid = b.relid AND k.contype = 'f' AND k.conparentid = 0 AND cardinality(k.conkey) = 1 AND k.confrelid <> k.conrelid
+              JOIN pg_catalog.pg_constraint k ON k.conrelid = b.relid AND k.contype = 'f' AND k.conparentid = 0 AND dp_int.referring(k) IS NOT NULL AND k.confrelid <> k.conrelid
               JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = k.conkey[1]
              WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = b.relid AND i.indisunique AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
                AND NOT EXISTS (SELECT FROM unnest(p_columns) AS c, dp_int.source_column(p_relid, c) AS s WHERE s.relid = b.relid AND s.attnum = a.attnum)) AS r
