@@ -298,14 +298,13 @@ func TestASmallerHuberDeltaIsTold(t *testing.T) {
 // any.
 func TestMissingIntervalsAreTold(t *testing.T) {
 	w := newWorld(t, 100, 1e-5)
-	for call, told := range map[string]bool{`dp_linear_regress('%s', 0.5, features => '{age}')`: true, `dp_linear_regress('%s', 0.5, features => '{age}', options => '{"method": "gd"}')`: false, `dp_l1_regress('%s', 0.5, features => '{age}')`: false} {
+	for call, told := range map[string]bool{`dp_linear_regress('%s', 0.2, features => '{age}')`: true, `dp_linear_regress('%s', 0.5, features => '{age}', options => '{"method": "gd"}')`: false, `dp_l1_regress('%s', 0.5, features => '{age}')`: false} {
 		for range 2 {
 			conn, heard := w.listening(w.person)
 			w.exec(conn, `SELECT * FROM `+fmt.Sprintf(call, w.dataset))
-			// At so little information there is never an interval, but a feature that noise seems to hide is a more useful reason.
+			// With so few rows it is a descent, which never has an interval; at eps 0.5 some fits have them.
 			said := strings.Join(heard(), "\n")
-			const begin = "not every figure has a value and an interval: "
-			if reason := strings.Contains(said, begin+"low information") || strings.Contains(said, begin+"noise hides how"); reason != told || strings.Contains(said, "not every figure") != told {
+			if reason := strings.Contains(said, "not every figure has a value and an interval: low information"); reason != told || strings.Contains(said, "not every figure") != told {
 				t.Errorf("%s: %q", call, said)
 			}
 		}
