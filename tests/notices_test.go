@@ -376,6 +376,37 @@ func TestSummariesTellOfBias(t *testing.T) {
 	}
 }
 
+// A transaction whose snapshot is older than its new release says so, as dp_last_release is another one there; the next one shows it.
+func TestAnOldSnapshotIsTold(t *testing.T) {
+	w := newWorld(t, 50, 1e-5)
+	conn, heard := w.listening(w.person)
+	w.exec(conn, `SELECT dp_linear_regress($1, 1, features => '{age}')`, w.dataset)
+	former := one[string](w, conn, `SELECT dp_last_release($1)`, w.dataset)
+	for _, level := range []string{"repeatable read", "serializable"} {
+		said := len(heard())
+		w.exec(conn, `BEGIN ISOLATION LEVEL `+level)
+		w.exec(conn, `SELECT dp_linear_regress($1, 2, features => '{age}', options => '{"fresh": true}')`, w.dataset)
+		if now := one[string](w, conn, `SELECT dp_last_release($1)`, w.dataset); now != former {
+			t.Errorf("%s shows %s", level, now)
+		}
+		w.exec(conn, `SELECT dp_describe($1, 1, fresh => true)`, w.dataset)
+		w.exec(conn, `SELECT dp_moments($1, 1, fresh => true)`, w.dataset)
+		w.exec(conn, `SELECT dp_score($1, 1)`, former)
+		w.exec(conn, `COMMIT`)
+		told := slices.DeleteFunc(heard()[said:], func(notice string) bool {
+			return !strings.HasPrefix(notice, "dpsidecar: this transaction, at isolation level "+level+", does not show the new release yet")
+		})
+		if len(told) != 4 {
+			t.Errorf("%s says so %d times", level, len(told))
+		}
+		now := one[string](w, conn, `SELECT dp_last_release($1)`, w.dataset)
+		if now == former {
+			t.Errorf("the transaction after %s shows %s", level, now)
+		}
+		former = now
+	}
+}
+
 // Whoever is given a kept answer again is told which release it is, however it is asked:
 // dp_last_release may name one of another model.
 func TestAKeptAnswerNamesItsRelease(t *testing.T) {
