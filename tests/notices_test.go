@@ -298,14 +298,13 @@ func TestASmallerHuberDeltaIsTold(t *testing.T) {
 // any.
 func TestMissingIntervalsAreTold(t *testing.T) {
 	w := newWorld(t, 100, 1e-5)
-	for call, told := range map[string]bool{`dp_linear_regress('%s', 0.5, features => '{age}')`: true, `dp_linear_regress('%s', 0.5, features => '{age}', options => '{"method": "gd"}')`: false, `dp_l1_regress('%s', 0.5, features => '{age}')`: false} {
+	for call, told := range map[string]bool{`dp_linear_regress('%s', 0.2, features => '{age}')`: true, `dp_linear_regress('%s', 0.5, features => '{age}', options => '{"method": "gd"}')`: false, `dp_l1_regress('%s', 0.5, features => '{age}')`: false} {
 		for range 2 {
 			conn, heard := w.listening(w.person)
 			w.exec(conn, `SELECT * FROM `+fmt.Sprintf(call, w.dataset))
-			// At so little information there is never an interval, but a feature that noise seems to hide is a more useful reason.
+			// With so few rows it is a descent, which never has an interval; at eps 0.5 some fits have them.
 			said := strings.Join(heard(), "\n")
-			const begin = "not every figure has a value and an interval: "
-			if reason := strings.Contains(said, begin+"low information") || strings.Contains(said, begin+"noise hides how"); reason != told || strings.Contains(said, "not every figure") != told {
+			if reason := strings.Contains(said, "not every figure has a value and an interval: low information"); reason != told || strings.Contains(said, "not every figure") != told {
 				t.Errorf("%s: %q", call, said)
 			}
 		}
@@ -374,6 +373,37 @@ func TestSummariesTellOfBias(t *testing.T) {
 	w.exec(conn, `SELECT * FROM dp_summary($1::uuid)`, release)
 	if said := heard(); len(said) != 1 || !strings.HasPrefix(said[0], `dpsidecar: t of "age" counts chance and noise alone`) || !strings.Contains(said[0], "dp_huber_regress") {
 		t.Errorf("heard %q", said)
+	}
+}
+
+// A transaction whose snapshot is older than its new release says so, as dp_last_release is another one there; the next one shows it.
+func TestAnOldSnapshotIsTold(t *testing.T) {
+	w := newWorld(t, 50, 1e-5)
+	conn, heard := w.listening(w.person)
+	w.exec(conn, `SELECT dp_linear_regress($1, 1, features => '{age}')`, w.dataset)
+	former := one[string](w, conn, `SELECT dp_last_release($1)`, w.dataset)
+	for _, level := range []string{"repeatable read", "serializable"} {
+		said := len(heard())
+		w.exec(conn, `BEGIN ISOLATION LEVEL `+level)
+		w.exec(conn, `SELECT dp_linear_regress($1, 2, features => '{age}', options => '{"fresh": true}')`, w.dataset)
+		if now := one[string](w, conn, `SELECT dp_last_release($1)`, w.dataset); now != former {
+			t.Errorf("%s shows %s", level, now)
+		}
+		w.exec(conn, `SELECT dp_describe($1, 1, fresh => true)`, w.dataset)
+		w.exec(conn, `SELECT dp_moments($1, 1, fresh => true)`, w.dataset)
+		w.exec(conn, `SELECT dp_score($1, 1)`, former)
+		w.exec(conn, `COMMIT`)
+		told := slices.DeleteFunc(heard()[said:], func(notice string) bool {
+			return !strings.HasPrefix(notice, "dpsidecar: this transaction, at isolation level "+level+", does not show the new release yet")
+		})
+		if len(told) != 4 {
+			t.Errorf("%s says so %d times", level, len(told))
+		}
+		now := one[string](w, conn, `SELECT dp_last_release($1)`, w.dataset)
+		if now == former {
+			t.Errorf("the transaction after %s shows %s", level, now)
+		}
+		former = now
 	}
 }
 

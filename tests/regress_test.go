@@ -261,8 +261,8 @@ func TestBadRegressionsAreExplained(t *testing.T) {
 			continue
 		}
 		w.wantError(err, c.code, c.says)
-		if w.entries() != before {
-			t.Errorf("%s: spent", c.call)
+		if w.entries() != before || strings.Contains(err.Error(), "bad parameter") {
+			t.Errorf("%s: spent, or %v", c.call, err)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (f *jointFit) whyNoIntervals() string {
 }
 
 // hiddenSizes is the reason where cuts and the variance of sampling follow the scale of the target alone.
-const hiddenSizes = "noise hides how large residuals are: ask with more eps, or for fewer groups"
+const hiddenSizes = "noise hides how large residuals are: do few rows have a value in every column, or are groups small? Ask for more eps"
 
 // hidesSizes reports whether no bin of residuals is visible, so that they count as all usable and about as large as the
 // scale, or none of products where residuals are too large for the cut that the scale gives.

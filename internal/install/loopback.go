@@ -143,18 +143,17 @@ func serverOptions(host, port, database string) []string {
 // putUserMapping stores the loopback's role and a new password where only dp_owner can read them, and returns
 // the password.
 func putUserMapping(ctx context.Context, tx pgx.Tx, role string) (password string, err error) {
-	const ours = `FROM pg_catalog.pg_user_mappings WHERE srvname = 'dp_loop' AND usename = 'dp_owner'`
 	if _, err := tx.Exec(ctx, strings.ReplaceAll(`
 DO $$
-DECLARE
-  there CONSTANT boolean := EXISTS (SELECT `+ours+`);
 BEGIN
-  EXECUTE format('%s USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (%s user %L, %2$s password %4$L)', CASE WHEN there THEN 'ALTER' ELSE 'CREATE' END, CASE WHEN there THEN 'SET' END,
-                 '{{role}}', translate(concat(gen_random_uuid(), gen_random_uuid()), '-', ''));
+  DROP USER MAPPING IF EXISTS FOR dp_owner SERVER dp_loop;  -- one of a dump that dp_owner did not make has no options to set
+  EXECUTE format('CREATE USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (user %L, password %L)', '{{role}}', translate(concat(gen_random_uuid(), gen_random_uuid()), '-', ''));
 END $$`, "{{role}}", role)); err != nil {
 		return "", err
 	}
-	err = tx.QueryRow(ctx, `SELECT o.option_value `+strings.Replace(ours, " WHERE", ", pg_options_to_table(umoptions) AS o WHERE o.option_name = 'password' AND", 1)).Scan(&password)
+	err = tx.QueryRow(ctx, `
+		SELECT o.option_value FROM pg_catalog.pg_user_mappings, pg_options_to_table(umoptions) AS o
+		 WHERE srvname = 'dp_loop' AND usename = 'dp_owner' AND o.option_name = 'password'`).Scan(&password)
 	return password, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -71,7 +72,7 @@ func asFailure(err error) error {
 // planFailure returns the failure of a job that cannot be planned.
 func planFailure(err error) error {
 	if errors.Is(err, plan.ErrParameter) {
-		return &failure{"22023", err.Error(), nothingSpent}
+		return &failure{"22023", strings.TrimPrefix(err.Error(), plan.ErrParameter.Error()+": "), nothingSpent} // as the database words its own
 	}
 	return &failure{"DP005", err.Error(), nothingSpent}
 }

@@ -244,6 +244,7 @@ BEGIN
       FROM dp_int.queue_and_wait(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options,
                                  CASE WHEN p_by_groups THEN 'SELECT names, numbers FROM dp_int.fetch_groups(%L, %L)'
                                       ELSE 'SELECT term, ARRAY[coef] FROM dp_int.fetch(%L, %L)' END) c;
+    kept := dp_int.new_release(r);
   ELSE
     IF p_by_groups THEN
       RETURN QUERY SELECT jsonb_build_array(g.grp, g.term)::text, ARRAY[g.coef, g.share] FROM dp_int.groups(kept) g;
@@ -252,7 +253,6 @@ BEGIN
     END IF;
     PERFORM dp_int.tell_kept(kept);
   END IF;
-  kept := coalesce(kept, dp_int.kept_release(r.dataset, r.hash));
   PERFORM dp_int.tell_cut(kept);
   PERFORM dp_int.tell_huber_delta(kept);
   PERFORM dp_int.tell_pooled(kept);

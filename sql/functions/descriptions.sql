@@ -126,7 +126,7 @@ BEGIN
     FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_description(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', job, p_caller, r.model, p_dataset, r.eps, r.delta,
                                                    p_columns, r.fresh, p_where, p_over, dp_int.here()),
                              'SELECT label, numbers FROM dp_int.fetch_description(%L, %L)') AS c;
-  PERFORM dp_int.tell_missing(dp_int.kept_release(r.dataset, r.hash));
+  PERFORM dp_int.tell_missing(dp_int.new_release(r));
 END $$;
 
 -- The number of decimals shown of a statistic and its interval: two digits of its standard error, taken

@@ -95,6 +95,7 @@ BEGIN
     FROM dp_int.call_sidecar(dp.caller(), job, format('SELECT dp_int.enqueue_moments(%L, %L, %L, %L, %L, %L, %L, %L, %L)', job, dp.caller(), dp_moments.dataset, dp_moments.eps,
                                                        dp_moments.delta, dp_moments.columns, r.fresh, dp_moments.over, dp_int.here()),
                              'SELECT label, numbers FROM dp_int.fetch_moments(%L, %L)') AS c;
+  PERFORM dp_int.new_release(r);
 END $$;
 COMMENT ON FUNCTION public.dp_moments IS
   'The sums over rows of all products of two columns, in units of their scales, from which dp_linear_from_moments fits any target to any features at no cost. It is charged like a fit; the same again returns the same at no cost.';

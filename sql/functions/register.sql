@@ -65,7 +65,7 @@ BEGIN
     RAISE EXCEPTION 'epsilon % at delta % leaves nothing to spend under % accounting', p_epsilon::float8, p_delta::float8, a.accounting
       USING ERRCODE = '22023', HINT = CASE a.accounting WHEN 'rdp'
         THEN format('With the account''s Renyi order, %s, epsilon must be above %s.', trim_scale(a.renyi_order),
-                    dp_int.renyi_surplus(a.renyi_order, dp_int.conversion_delta(p_delta))::float8)
+                    dp_int.shown_epsilon(dp_int.renyi_surplus(a.renyi_order, dp_int.conversion_delta(p_delta))))
         ELSE 'Give a larger epsilon.' END;
   END IF;
   RETURN cap;

@@ -358,6 +358,23 @@ BEGIN
      ORDER BY charge DESC LIMIT 1);
 END $$;
 
+-- The release of an answer that was made just now; NULL, which the caller is told, where the caller's snapshot or a standby
+-- does not show it yet: dp_last_release is an older one there.
+CREATE OR REPLACE FUNCTION dp_int.new_release(r dp_int.request) RETURNS uuid
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  level CONSTANT text := current_setting('transaction_isolation');
+  old_snapshot CONSTANT boolean := level IN ('repeatable read', 'serializable');
+  release CONSTANT uuid := CASE WHEN NOT old_snapshot THEN dp_int.kept_release(r.dataset, r.hash) END;
+BEGIN
+  IF release IS NULL THEN
+    RAISE NOTICE 'dpsidecar: % does not show the new release yet: dp_last_release and the views of schema dp show older ones',
+        CASE WHEN old_snapshot THEN format('this transaction, at isolation level %s,', level) ELSE 'this server' END
+      USING HINT = 'A later transaction shows it. Until then dp_score of dp_last_release would be charged for an older one.';
+  END IF;
+  RETURN release;
+END $$;
+
 -- Tells a caller who gets a kept answer which release it is, and of which rows: dp_last_release may name
 -- a later release, of another model.
 CREATE OR REPLACE FUNCTION dp_int.tell_kept(p_release uuid) RETURNS void

@@ -106,7 +106,7 @@ BEGIN
   SELECT c.label, c.numbers[1], c.numbers[2], c.numbers[3]
     FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_score(%L, %L, %L, %L, %L, %L, %L)', job, p_caller, p_release, r.eps, r.delta, p_over, dp_int.here()),
                              'SELECT metric, ARRAY[value, ci_low, ci_high] FROM dp_int.fetch_score(%L, %L)') AS c;
-  PERFORM dp_int.tell_missing(dp_int.kept_release(r.dataset, r.hash));
+  PERFORM dp_int.tell_missing(dp_int.new_release(r));
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_score(release uuid, eps float8, delta float8 DEFAULT NULL, over daterange DEFAULT NULL) RETURNS TABLE(metric text, value float8, ci_low float8, ci_high float8)

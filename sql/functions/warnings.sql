@@ -280,7 +280,8 @@ DECLARE
   d dp_int.dataset;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
-  d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
+  -- What had no rows is refused, or has got some since: none are known.
+  d.row_count := coalesce(nullif(d.row_count, 0), nullif(p_rows, 0), coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
   RETURN QUERY SELECT * FROM dp_int.warnings_of_scales(d, p_body)
      UNION ALL SELECT * FROM dp_int.warnings_of_rows(d, p_body)
      UNION ALL SELECT * FROM dp_int.warnings_of_request(d, p_body);
