@@ -87,11 +87,7 @@ func TestReplaysOfCategories(t *testing.T) {
 			}
 		}
 	}
-	for kind, share := range largest {
-		if t.Logf("%-50s %.3f", kind, share); share <= .5 {
-			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
-		}
-	}
+	plantest.ReachHalf(t, largest)
 	if len(largest) < 6 {
 		t.Errorf("only %v were replayed", largest)
 	}

@@ -16,7 +16,6 @@ import (
 	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
-	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -25,15 +24,7 @@ import (
 
 func resultOf(t *testing.T, a plan.Algorithm, x table.Data, eps float64, seed uint64) release.Result {
 	t.Helper()
-	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return plantest.Run(t, a, x, privacy.Budget{Epsilon: eps, Delta: 1e-6}, seed)
 }
 
 // Intervals cover the coefficients of the law. Of 120 intervals at a true coverage of

@@ -179,18 +179,7 @@ func TestReplaysOfStaged(t *testing.T) {
 	if len(largest) != 4 {
 		t.Errorf("mechanisms %v", largest)
 	}
-	reachHalf(t, largest)
-}
-
-// reachHalf checks that some pair moves every kind of release by more than half of its bound.
-func reachHalf(t *testing.T, largest map[string]float64) {
-	t.Helper()
-	for kind, share := range largest {
-		t.Logf("%-50s %.3f", kind, share)
-		if share <= .5 {
-			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
-		}
-	}
+	plantest.ReachHalf(t, largest)
 }
 
 // placedMedians is the plan of medians, also by groups and with weights, of columns that may be moved. It may
@@ -252,7 +241,7 @@ func replayMedians(t *testing.T, seed uint64, planned func(a L1, s table.Shape, 
 			count++
 		}
 	}
-	reachHalf(t, largest)
+	plantest.ReachHalf(t, largest)
 	return count
 }
 
@@ -361,7 +350,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 			largest[kind] = max(largest[kind], share)
 		}
 	}
-	reachHalf(t, largest)
+	plantest.ReachHalf(t, largest)
 }
 
 // breakStaged is a plan that does wrong what how says.

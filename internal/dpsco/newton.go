@@ -72,10 +72,10 @@ var (
 	}
 	labelShares = newtonShares{
 		steps: 4, first: 0.08, firstLengths: 0.015,
-		scores:     perStep{0.02, 0.03, 0.10, 0.52},
-		curvatures: perStep{0.02, 0.02, 0.05, 0.04},
-		sizes:      perStep{0.005, 0.01, 0.03},
-		lengths:    perStep{0.005, 0.005, 0.01},
+		scores:     perStep{0.02, 0.03, 0.08, 0.515},
+		curvatures: perStep{0.02, 0.02, 0.04, 0.04},
+		sizes:      perStep{0.01, 0.03, 0.03},
+		lengths:    perStep{0.01, 0.01, 0.01},
 		meat:       0.04,
 	}
 )

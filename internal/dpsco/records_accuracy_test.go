@@ -200,7 +200,7 @@ func TestIntervalsOfScoresOfPersonsCover(t *testing.T) {
 	}
 	truth, covered, tenth := total/weights, 0, 0
 	for seed := range uint64(40) {
-		for _, m := range metricsOf(t, a, panel(8_000, false, 200+seed), privacy.Budget{Epsilon: 2, Delta: 1e-6}, seed) {
+		for _, m := range plantest.Run(t, a, panel(8_000, false, 200+seed), privacy.Budget{Epsilon: 2, Delta: 1e-6}, seed).Metrics {
 			if m.Name == "mean_absolute_error" {
 				middle, half := (*m.Low+*m.High)/2, (*m.High-*m.Low)/2
 				covered += b2i(math.Abs(truth-middle) <= half)

@@ -209,8 +209,8 @@ func TestAScoreTakesTheCentreOfTheTarget(t *testing.T) {
 		x.Y[i] = far.Y[i] - 4096
 	}
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
-	one := metricsOf(t, score.Metrics{Coefficients: []float64{0.25 + 4096, 1}, Scale: 2, Centre: 4096}, far, b, 3)
-	other := metricsOf(t, score.Metrics{Coefficients: []float64{0.25, 1}, Scale: 2}, x, b, 3)
+	one := plantest.Run(t, score.Metrics{Coefficients: []float64{0.25 + 4096, 1}, Scale: 2, Centre: 4096}, far, b, 3).Metrics
+	other := plantest.Run(t, score.Metrics{Coefficients: []float64{0.25, 1}, Scale: 2}, x, b, 3).Metrics
 	for k, m := range one {
 		if *m.Value != *other[k].Value && math.Abs(*m.Value / *other[k].Value - 1) > 1e-6 {
 			t.Errorf("%s: %v, of the shifted target %v", m.Name, *m.Value, *other[k].Value)

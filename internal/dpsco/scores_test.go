@@ -7,10 +7,8 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan/plantest"
-	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/dpsco/table"
-	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -31,7 +29,7 @@ func TestAScoreBesideARateThatIsNoise(t *testing.T) {
 	for scale, least := range map[float64]int{1: 0, 365: 9} {
 		a, told := score.Metrics{Coefficients: w, Counts: true, Exposure: scale}, 0
 		for seed := range uint64(12) {
-			for _, m := range metricsOf(t, a, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed) {
+			for _, m := range plantest.Run(t, a, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Metrics {
 				if m.Name != "deviance_explained" {
 					continue
 				}
@@ -62,7 +60,7 @@ func TestVagueSharesOfWhatIsExplainedAreWithheld(t *testing.T) {
 	w, _ := best(loss.Poisson{}, x)
 	given, vague := 0, 0
 	for seed := range uint64(20) {
-		for _, m := range metricsOf(t, score.Metrics{Coefficients: w, Counts: true}, x, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, seed) {
+		for _, m := range plantest.Run(t, score.Metrics{Coefficients: w, Counts: true}, x, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, seed).Metrics {
 			if m.Name == "deviance_explained" && m.Value != nil {
 				given++
 				if m.Low == nil && math.Abs(*m.Value) > 0.3 {
@@ -103,17 +101,4 @@ func scoreTable(seed uint64, n int, labels bool) table.Data {
 		}
 	}
 	return x
-}
-
-func metricsOf(t *testing.T, a score.Metrics, x table.Data, b privacy.Budget, seed uint64) []release.Metric {
-	t.Helper()
-	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Metrics
 }

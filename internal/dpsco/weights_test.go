@@ -90,15 +90,7 @@ func withWeights(model, method string) plan.Algorithm {
 // weighedResult is a fit as jobs run it.
 func weighedResult(t *testing.T, a plan.Algorithm, counts bool, x table.Data, b privacy.Budget, seed uint64) release.Result {
 	t.Helper()
-	p, err := Scaled{Algorithm: a, X: table.Repeat(1, x.Columns()), Y: 1, Counts: counts}.Plan(x.Shape, b, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return plantest.Run(t, Scaled{Algorithm: a, X: table.Repeat(1, x.Columns()), Y: 1, Counts: counts}, x, b, seed)
 }
 
 // With much budget a weighted fit is the exact one of rows that are repeated as often as their

@@ -12,10 +12,8 @@ import (
 
 	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/plan/plantest"
-	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
-	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -30,19 +28,6 @@ func describers(kinds string) []plan.Algorithm {
 		columns = append(columns, c)
 	}
 	return []plan.Algorithm{Figures{Columns: columns}, Scales{Columns: slices.Clone(columns)}}
-}
-
-func runOf(t *testing.T, a plan.Algorithm, x table.Data, b privacy.Budget, seed uint64) release.Result {
-	t.Helper()
-	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 // A description of a table and one of its neighbour, given the same answers, do the same in
@@ -80,12 +65,7 @@ func TestReplaysOfDescriptions(t *testing.T) {
 	if len(largest) != 5 {
 		t.Errorf("mechanisms %v", largest)
 	}
-	for kind, share := range largest {
-		t.Logf("%-40s %.3f", kind, share)
-		if share <= 0.5 {
-			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
-		}
-	}
+	plantest.ReachHalf(t, largest)
 }
 
 // leaveOutSome makes some rows of neighbours such of levels that do not count: rows without any
@@ -246,7 +226,7 @@ func TestSharesOfLevels(t *testing.T) {
 				}
 			}
 			within := 0
-			for _, f := range runOf(t, Figures{Columns: a.Columns[:columns]}, x, privacy.Budget{Epsilon: 20, Delta: delta}, 3).Figures {
+			for _, f := range plantest.Run(t, Figures{Columns: a.Columns[:columns]}, x, privacy.Budget{Epsilon: 20, Delta: delta}, 3).Figures {
 				want := map[string]float64{"few usable_share": 0.8, "few share of a": 0.75, "few share of b": 0, "few share of c": 0.25, "many usable_share": 1, "complete_share": 0.8}[f.Column+" "+f.Statistic]
 				if f.Column == "many" && f.Statistic != "usable_share" {
 					want = 1. / 130
@@ -283,7 +263,7 @@ func TestIntervalsOfFewDistinctValues(t *testing.T) {
 	}
 	missed := 0
 	for run := range runs {
-		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "days"}}}, x, privacy.Budget{Epsilon: 0.15, Delta: 1e-6}, uint64(run)).Figures {
+		for _, f := range plantest.Run(t, Figures{Columns: []Column{{Name: "days"}}}, x, privacy.Budget{Epsilon: 0.15, Delta: 1e-6}, uint64(run)).Figures {
 			if f.Statistic == "median" && f.Low != nil && (*f.Low > 1 || *f.High < 1) {
 				missed++
 			}
@@ -332,7 +312,7 @@ func TestIntervalsHoldTheQuartilesOfTheTable(t *testing.T) {
 				x.Y[i] = law.draw(r)
 			}
 			sorted := slices.Sorted(slices.Values(x.Y))
-			for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
+			for _, f := range plantest.Run(t, Figures{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
 				percent, is := map[string]int{"quartile_1": 25, "median": 50, "quartile_3": 75}[f.Statistic]
 				if !is || f.Low == nil {
 					continue
@@ -364,7 +344,7 @@ func TestIntervalsHoldAMedianThatSomeRowsEqual(t *testing.T) {
 					x.Y[i] = max(x.Y[i], median)
 				}
 			}
-			for _, f := range runOf(t, Figures{Columns: []Column{{Name: "wage", Scale: 20}}}, x, privacy.Budget{Epsilon: eps, Delta: 1e-6}, run).Figures {
+			for _, f := range plantest.Run(t, Figures{Columns: []Column{{Name: "wage", Scale: 20}}}, x, privacy.Budget{Epsilon: eps, Delta: 1e-6}, run).Figures {
 				if f.Statistic == "median" {
 					width += (*f.High - *f.Low) / runs
 					if *f.Low > median || *f.High < median {
@@ -393,7 +373,7 @@ func TestIntervalsHoldAMedianNearZero(t *testing.T) {
 		for j := range x.X {
 			copy(x.X[j], x.Y)
 		}
-		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}}, x, privacy.Budget{Epsilon: .1, Delta: 1e-6}, run).Figures {
+		for _, f := range plantest.Run(t, Figures{Columns: []Column{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}}, x, privacy.Budget{Epsilon: .1, Delta: 1e-6}, run).Figures {
 			if f.Column == "a" && f.Statistic == "median" {
 				width += (*f.High - *f.Low) / runs
 				if *f.Low > median || *f.High < median {
@@ -426,7 +406,7 @@ func TestWhatIsNoQuartileIsNotGiven(t *testing.T) {
 				for i := range n {
 					x.Y[i] = law.draw(r)
 				}
-				for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
+				for _, f := range plantest.Run(t, Figures{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
 					if _, quartile := map[string]bool{"quartile_1": true, "median": true, "quartile_3": true}[f.Statistic]; !quartile || f.Value == nil {
 						continue
 					}
@@ -486,7 +466,7 @@ func TestIntervalsEndWhereManyRowsAreEqual(t *testing.T) {
 	}
 	want := map[string]float64{"claims quartile_1": 0, "claims median": 0, "claims quartile_3": 0, "flag quartile_1": 0, "flag median": 1, "flag quartile_3": 1}
 	for run := range uint64(20) {
-		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "claims"}, {Name: "flag"}}}, x, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, run).Figures {
+		for _, f := range plantest.Run(t, Figures{Columns: []Column{{Name: "claims"}, {Name: "flag"}}}, x, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, run).Figures {
 			if v, is := want[f.Column+" "+f.Statistic]; is && (f.Low == nil || *f.Low != v || *f.High != v) {
 				t.Errorf("run %d: %s %s is %v, from %v to %v", run, f.Column, f.Statistic, *f.Value, *f.Low, *f.High)
 			}
@@ -499,7 +479,7 @@ func TestDescriptionsAreThoseOfTheTable(t *testing.T) {
 	for _, delta := range []float64{1e-6, 0} {
 		for _, missing := range []float64{0, 0.2} {
 			law := lawOfDescribed(missing)
-			got := runOf(t, describers("nnf")[0], describedTable(1, 200_000, missing), privacy.Budget{Epsilon: 500, Delta: delta}, 1).Figures
+			got := plantest.Run(t, describers("nnf")[0], describedTable(1, 200_000, missing), privacy.Budget{Epsilon: 500, Delta: delta}, 1).Figures
 			if len(got) != len(law) {
 				t.Fatalf("%d figures, want %d", len(got), len(law))
 			}
@@ -522,7 +502,7 @@ func TestIntervalsOfDescriptionsCoverTheLaw(t *testing.T) {
 		tried, covered := map[string]int{}, map[string]int{}
 		width := map[string]float64{}
 		for seed := range uint64(runs) {
-			for _, f := range runOf(t, describers("nnf")[0], describedTable(100+seed, 20_000, 0.1), b, seed).Figures {
+			for _, f := range plantest.Run(t, describers("nnf")[0], describedTable(100+seed, 20_000, 0.1), b, seed).Figures {
 				if name := f.Column + " " + f.Statistic; f.Low != nil {
 					tried[name]++
 					width[name] += (*f.High - *f.Low) / runs
@@ -557,12 +537,12 @@ func TestDescriptionsOfAwkwardTables(t *testing.T) {
 					plantest.SetRow(x, i, func(int) float64 { return fill(i) })
 				}
 				both := describers("nf")
-				for _, f := range runOf(t, both[0], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Figures {
+				for _, f := range plantest.Run(t, both[0], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Figures {
 					if (f.Value == nil || f.Low == nil) != (f.WhyNull != "") || (f.Low == nil) != (f.High == nil) {
 						t.Errorf("%s: %+v", name, f)
 					}
 				}
-				for _, s := range runOf(t, both[1], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Scales {
+				for _, s := range plantest.Run(t, both[1], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Scales {
 					if (s.Scale == nil) != (s.Center == nil) || s.Note == "" || s.Scale != nil && !(*s.Scale > 0) {
 						t.Errorf("%s: %+v", name, s)
 					}
@@ -593,7 +573,7 @@ func TestSuggestedScales(t *testing.T) {
 		for i := range n {
 			plantest.SetRow(x, i, func(j int) float64 { return laws[j+1].draw() })
 		}
-		for j, s := range runOf(t, describers("nnnnn")[1], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Scales {
+		for j, s := range plantest.Run(t, describers("nnnnn")[1], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Scales {
 			law := laws[j]
 			switch {
 			case law.scale == 0 && s.Scale != nil:
@@ -621,7 +601,7 @@ func TestRareValuesHideTheMean(t *testing.T) {
 		}
 	}
 	for epsilon, hidden := range map[float64]bool{0.3: true, 50: false} {
-		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, 1).Figures {
+		for _, f := range plantest.Run(t, Figures{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, 1).Figures {
 			if f.Statistic == "mean" && (f.Value == nil) != hidden {
 				t.Errorf("eps %v: %+v", epsilon, f)
 			}
@@ -637,7 +617,7 @@ func TestValuesWithoutABoundHaveNoInterval(t *testing.T) {
 			x.Y[i] = 1e9
 		}
 	}
-	for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: 10, Delta: 1e-6}, 1).Figures {
+	for _, f := range plantest.Run(t, Figures{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: 10, Delta: 1e-6}, 1).Figures {
 		if f.Statistic == "mean" && (f.Value != nil || f.Low != nil || f.WhyNull == "") {
 			t.Errorf("%+v", f)
 		}
@@ -656,7 +636,7 @@ func TestTooFewValuesForQuartilesHaveNoMean(t *testing.T) {
 			for i := range n {
 				plantest.SetRow(x, i, func(int) float64 { return 60 + 9*r.NormFloat64() })
 			}
-			for _, f := range runOf(t, a, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+			for _, f := range plantest.Run(t, a, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 				if f.Statistic == "mean" && f.Value != nil {
 					given, farthest = given+1, max(farthest, math.Abs(*f.Value-60))
 				}
@@ -681,12 +661,12 @@ func TestValuesBeyondTheGridAreToldAsSuch(t *testing.T) {
 			}
 		}
 		both := describers("nn")
-		for _, f := range runOf(t, both[0], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Figures {
+		for _, f := range plantest.Run(t, both[0], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Figures {
 			if told := f.Value == nil && f.Low == nil && f.WhyNull == whyBeyond; f.Statistic != "usable_share" && f.Column != "" && told != beyond {
 				t.Errorf("%v: %+v", size, f)
 			}
 		}
-		for _, s := range runOf(t, both[1], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Scales {
+		for _, s := range plantest.Run(t, both[1], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Scales {
 			if (s.Scale == nil) != beyond || strings.Contains(s.Note, "1e18") != beyond {
 				t.Errorf("%v: %+v", size, s)
 			}
@@ -716,7 +696,7 @@ func TestAMeanIsNotThatOfAnAtom(t *testing.T) {
 		for i := range n {
 			plantest.SetRow(x, i, func(int) float64 { return indicatorOf(r.Float64() < .28) * 2000 * math.Exp(2.6*r.NormFloat64()) })
 		}
-		for _, f := range runOf(t, describers("nn")[0], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+		for _, f := range plantest.Run(t, describers("nn")[0], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 			if f.Statistic == "mean" && f.Value != nil && *f.Value < mean/100 {
 				t.Errorf("%v for a mean of about %v: %+v", *f.Value, mean, f)
 			}
@@ -732,7 +712,7 @@ func TestAMeanOfZerosAndOnes(t *testing.T) {
 		for i := range n {
 			x.Y[i] = indicatorOf(i%4 == 0)
 		}
-		for _, f := range runOf(t, Figures{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+		for _, f := range plantest.Run(t, Figures{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 			if f.Low == nil || f.Statistic == "mean" && !(math.Abs(*f.Value-.25) < .02 && *f.High-*f.Low < .05) {
 				t.Errorf("%+v", f)
 			}
@@ -756,7 +736,7 @@ func TestTheReasonOfAMeanWithoutAnIntervalServes(t *testing.T) {
 		for j := range named {
 			named[j] = Column{Name: fmt.Sprint(j), Whole: true}
 		}
-		for _, f := range runOf(t, Figures{Columns: named}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+		for _, f := range plantest.Run(t, Figures{Columns: named}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
 			if f.Statistic == "mean" && f.WhyNull != "" {
 				told[f.Column]++
 				if want := map[bool]string{true: whyFewLevels, false: whyFewHidden}[f.Column < "2"]; f.WhyNull != want {
@@ -776,7 +756,7 @@ func TestTheNoteOfEqualValues(t *testing.T) {
 	for i := range x.Y {
 		x.Y[i] = indicatorOf(i%2 == 0)
 	}
-	for _, s := range runOf(t, Scales{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Scales {
+	for _, s := range plantest.Run(t, Scales{Columns: []Column{{Name: "a", Whole: true}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Scales {
 		if s.Note != "half of its values that are not 0, about 50 % of all, are 1" {
 			t.Error(s.Note)
 		}

@@ -11,7 +11,6 @@ import (
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/plan/plantest"
-	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
@@ -105,19 +104,6 @@ func exactMetrics(a Metrics, x table.Data) map[string]float64 {
 	return map[string]float64{"r2": 1 - squares/(y2-y1*y1/n), "mean_absolute_error": absolute / n, "root_mean_squared_error": math.Sqrt(squares / n)}
 }
 
-func metricsOf(t *testing.T, a Metrics, x table.Data, b privacy.Budget, seed uint64) []release.Metric {
-	t.Helper()
-	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Metrics
-}
-
 // A score of a table and one of its neighbour, given the same answers, do the same in
 // public, and what they hide differs by what the noise is scaled to.
 func TestReplaysOfScores(t *testing.T) {
@@ -160,12 +146,7 @@ func TestReplaysOfScores(t *testing.T) {
 	if len(largest) != 5 {
 		t.Errorf("mechanisms %v", largest)
 	}
-	for kind, share := range largest {
-		t.Logf("%-40s %.3f", kind, share)
-		if share <= 0.5 {
-			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
-		}
-	}
+	plantest.ReachHalf(t, largest)
 }
 
 // A score costs its budget, and no more; the ledger books a pure one as what was asked for.
@@ -252,7 +233,7 @@ func TestScoresAreThoseOfTheTable(t *testing.T) {
 					}
 				}
 				exact := exactMetrics(a, masked(x))
-				for _, m := range metricsOf(t, a, x, privacy.Budget{Epsilon: 500, Delta: delta}, 1) {
+				for _, m := range plantest.Run(t, a, x, privacy.Budget{Epsilon: 500, Delta: delta}, 1).Metrics {
 					if m.Value == nil || math.Abs(*m.Value-exact[m.Name]) > 4e-3 || m.Low == nil || *m.Low > *m.Value || *m.High < *m.Value {
 						t.Errorf("%s, delta %v, missing %v: %s is %v, in the table %v; %s", name, delta, missing, m.Name, m.Value, exact[m.Name], m.WhyNull)
 					}
@@ -270,7 +251,7 @@ func TestAScoreOfCountsWithOffsetsFarFromZero(t *testing.T) {
 	far := near
 	far.Coefficients, far.CentreOffset = []float64{near.Coefficients[0] - 800, near.Coefficients[1]}, 800.5
 	x.Offset = table.Repeat(800, x.N)
-	for _, m := range metricsOf(t, far, x, privacy.Budget{Epsilon: 500, Delta: 1e-6}, 1) {
+	for _, m := range plantest.Run(t, far, x, privacy.Budget{Epsilon: 500, Delta: 1e-6}, 1).Metrics {
 		if m.Value == nil || math.Abs(*m.Value-exact[m.Name]) > 4e-3 {
 			t.Errorf("%s is %v, in the table %v; %s", m.Name, m.Value, exact[m.Name], m.WhyNull)
 		}
@@ -295,7 +276,7 @@ func TestAScoreFindsTheCentreOfTheTarget(t *testing.T) {
 		x.Y[i] += 1967
 	}
 	exact := exactMetrics(a, x)
-	for _, m := range metricsOf(t, a, x, privacy.Budget{Epsilon: 10, Delta: 1e-6}, 2) {
+	for _, m := range plantest.Run(t, a, x, privacy.Budget{Epsilon: 10, Delta: 1e-6}, 2).Metrics {
 		if m.Value == nil || math.Abs(*m.Value-exact[m.Name]) > 0.05 {
 			t.Errorf("%s is %v, in the table %v; %s", m.Name, m.Value, exact[m.Name], m.WhyNull)
 		}
@@ -313,7 +294,7 @@ func TestAScoreFindsScales(t *testing.T) {
 		}
 		exact := exactMetrics(a, x)
 		for _, b := range []privacy.Budget{{Epsilon: 3, Delta: 1e-6}, {Epsilon: 3}} {
-			for _, m := range metricsOf(t, a, x, b, 3) {
+			for _, m := range plantest.Run(t, a, x, b, 3).Metrics {
 				if away := 0.1 * exact[m.Name]; m.Value == nil || math.Abs(*m.Value-exact[m.Name]) > away || m.Low == nil || *m.High-*m.Low > 3*away {
 					t.Errorf("%+v, delta %v: %s is %v in [%v, %v], in the table %v; %s", c, b.Delta, m.Name, told(m.Value), told(m.Low), told(m.High), exact[m.Name], m.WhyNull)
 				}
@@ -333,7 +314,7 @@ func TestAScoreOfTinyResidualsSeesTheLargeOnes(t *testing.T) {
 	for _, a := range []Metrics{{Coefficients: []float64{1e-3, 1e-3}, TargetUnscaled: true}, {Coefficients: []float64{1e-3, 1e-3}, Scale: 5000}} {
 		exact := exactMetrics(a, x)
 		for _, b := range []privacy.Budget{{Epsilon: 2, Delta: 1e-6}, {Epsilon: 2}} {
-			for _, m := range metricsOf(t, a, x, b, 3) {
+			for _, m := range plantest.Run(t, a, x, b, 3).Metrics {
 				if m.Name == "mean_absolute_error" && (m.Value == nil || math.Abs(*m.Value/exact[m.Name]-1) > .1 || m.Low == nil) {
 					t.Errorf("unscaled %t, delta %v: %v in [%v, %v], in the table %v; %s", a.TargetUnscaled, b.Delta, told(m.Value), told(m.Low), told(m.High), exact[m.Name], m.WhyNull)
 				}
@@ -348,7 +329,7 @@ func TestAScoreWithAScaleFarTooSmallHasNoValue(t *testing.T) {
 	for i := range x.Y {
 		x.Y[i] *= 1e6
 	}
-	for _, m := range metricsOf(t, Metrics{Coefficients: []float64{0, 0}, Scale: 1}, x, privacy.Budget{Epsilon: 3, Delta: 1e-6}, 1) {
+	for _, m := range plantest.Run(t, Metrics{Coefficients: []float64{0, 0}, Scale: 1}, x, privacy.Budget{Epsilon: 3, Delta: 1e-6}, 1).Metrics {
 		if m.Value != nil || m.WhyNull != whyOutOfReach {
 			t.Errorf("%s: %v, %q", m.Name, told(m.Value), m.WhyNull)
 		}
@@ -373,7 +354,7 @@ func TestIntervalsOfScoresCoverTheLaw(t *testing.T) {
 		for _, b := range []privacy.Budget{{Epsilon: 3, Delta: 1e-6}, {Epsilon: 3}} {
 			tried, covered, quarter := map[string]int{}, map[string]int{}, map[string]int{}
 			for seed := range uint64(runs) {
-				for _, m := range metricsOf(t, a, a.table(100+seed, 10_000), b, seed) {
+				for _, m := range plantest.Run(t, a, a.table(100+seed, 10_000), b, seed).Metrics {
 					if m.Low == nil {
 						continue
 					}
@@ -441,7 +422,7 @@ func TestScoresOfWhatIsRareCover(t *testing.T) {
 		for _, delta := range []float64{1e-6, 0} {
 			given, missed := map[string]int{}, map[string]int{}
 			for seed := range uint64(40) {
-				for _, m := range metricsOf(t, c.a, draw(100+seed, 20_000), privacy.Budget{Epsilon: 1, Delta: delta}, seed) {
+				for _, m := range plantest.Run(t, c.a, draw(100+seed, 20_000), privacy.Budget{Epsilon: 1, Delta: delta}, seed).Metrics {
 					if m.Low == nil {
 						continue
 					}
@@ -478,7 +459,7 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 					for i := range n {
 						plantest.SetRow(x, i, func(int) float64 { return fill(i) })
 					}
-					for _, m := range metricsOf(t, a, x, privacy.Budget{Epsilon: 1, Delta: delta}, 1) {
+					for _, m := range plantest.Run(t, a, x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Metrics {
 						if (m.Value == nil || m.Low == nil) != (m.WhyNull != "") || (m.Low == nil) != (m.High == nil) {
 							t.Errorf("%s, %s: %+v", kind, name, m)
 						}
@@ -522,7 +503,7 @@ func TestMetricsAreNamed(t *testing.T) {
 	} {
 		a := Metrics{Coefficients: []float64{0, 1}, Labels: c.labels, Counts: c.counts}
 		var names []string
-		for _, m := range metricsOf(t, a, a.table(3, 100), privacy.Budget{Epsilon: 1, Delta: c.delta}, 1) {
+		for _, m := range plantest.Run(t, a, a.table(3, 100), privacy.Budget{Epsilon: 1, Delta: c.delta}, 1).Metrics {
 			names = append(names, m.Name)
 		}
 		if !slices.Equal(names, c.names) {

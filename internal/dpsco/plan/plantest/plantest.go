@@ -7,9 +7,11 @@ package plantest
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +21,32 @@ import (
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
+
+// Run returns what an algorithm releases of a copy of a table, with noise by a seed.
+func Run(t *testing.T, a plan.Algorithm, x table.Data, b privacy.Budget, seed uint64) release.Result {
+	t.Helper()
+	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Run(t.Context(), Clone(x), mechtest.Source(t, seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// ReachHalf checks that some pair moved every kind of release by more than half of its bound, so that replays would
+// notice noise that is scaled to half of it. moved is the most that Replay has returned, by mechanism.
+func ReachHalf(t *testing.T, moved map[string]float64) {
+	t.Helper()
+	for _, kind := range slices.Sorted(maps.Keys(moved)) {
+		t.Logf("%-50s %.3f", kind, moved[kind])
+		if moved[kind] <= 0.5 {
+			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, moved[kind])
+		}
+	}
+}
 
 // Replay returns how far statistics moved, over what is allowed, by mechanism;
 // an error says how two runs could be told apart.
