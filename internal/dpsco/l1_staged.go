@@ -160,7 +160,7 @@ func (a L1) movable(s table.Shape) (columns []numericColumn) {
 		y.unit = a.scaleAsked
 		columns = append(columns, y)
 	}
-	if mech.CheckHistogram(positionBins, s.N, len(columns)) != nil {
+	if mech.CheckHistogram(positionBins.Bins, s.N, len(columns)) != nil {
 		return nil // none, or more columns than such a histogram takes
 	}
 	return columns
@@ -176,7 +176,7 @@ func (a L1) seeks(s table.Shape) (scales scaleSearch) {
 	if a.Offset == "" && !a.scaleAsked {
 		columns = append(columns, a.target)
 	}
-	if scales = unscaled(columns, a.NoScales); mech.CheckHistogram(histogram.SizeBins, s.N, len(scales.Columns)) != nil {
+	if scales = unscaled(columns, a.NoScales); mech.CheckHistogram(histogram.SizeBins.Bins, s.N, len(scales.Columns)) != nil {
 		return scaleSearch{} // none, or more columns than such a histogram takes
 	}
 	return scales

@@ -276,7 +276,7 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 		f.p, f.w, f.limit, f.bound = mat.NewDense(4, 4, slices.Repeat([]float64{1e30}, 16)), []float64{1, 2, 3, 4}, 1, 1
 		f.queryStep(0, x)
 	}
-	count := func(bins mech.Bins, columns []int, centres []float64) {
+	count := func(bins histogram.Bins, columns []int, centres []float64) {
 		histogram.Count(table.Data{Shape: table.Shape{N: 1000}, Pushdown: x}, bins, columns, centres, mech.Gaussian{NoiseMultiplier: 1}, mechtest.Source(t, 1))
 	}
 	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these

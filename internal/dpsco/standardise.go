@@ -59,13 +59,17 @@ const (
 	hopelessTarget = 0.05
 )
 
-// positionBins are those of the first histogram, in scaled units. detailBins are those of the second, about the
-// position that the first shows; its outermost bins hold the values that lie far from there.
+// positionBins are those of the first histogram, in scaled units: up to 2 of one width, and from there to 128 a sixteenth of an
+// octave each. detailBins are those of the second, about the position that the first shows; its outermost bins hold the
+// values that lie far from there.
 var (
-	positionBins = mech.Bins{Width: 0x1p-7, Half: 256}
-	detailBins   = mech.Bins{Width: 0x1p-11, Half: 256}
-	targetBins   = mech.Bins{Width: 0x1p-5, Half: 64} // without a second histogram
+	positionBins = histogram.Bins{Bins: mech.Bins{Width: 0x1p-7, Half: 256 + farBins}, Far: farBins}
+	detailBins   = histogram.Bins{Bins: mech.Bins{Width: 0x1p-11, Half: 256}}
+	targetBins   = histogram.Bins{Bins: mech.Bins{Width: 0x1p-5, Half: 64 + farBins}, Far: farBins} // without a second histogram
 )
+
+// farBins is the number of bins beyond 2 scales, on either side.
+const farBins = 96
 
 // A column is moved if an interval no longer than longestInterval surely holds most rows. It remains as it is if that
 // interval is within a bin of 0, if the count of values far from it stands out, or if one bin of the second seems to
@@ -122,7 +126,7 @@ func (p *problem) movable(f fit) centreSearch {
 	if targetMoves && len(columns) > 0 {
 		columns = append(columns, y)
 	}
-	if mech.CheckHistogram(positionBins, p.N, len(columns)) != nil {
+	if mech.CheckHistogram(positionBins.Bins, p.N, len(columns)) != nil {
 		return centreSearch{}
 	}
 	return centreSearch{columns, positionShare, detailShare}
@@ -147,7 +151,7 @@ func (p *problem) seeks() scaleSearch {
 	}
 	s := unscaled(columns, p.unknown)
 	s.Share = shareForScales(math.Sqrt(float64(len(s.Columns))/p.rho) / float64(p.N))
-	if mech.CheckHistogram(histogram.SizeBins, p.N, len(s.Columns)) != nil || s.Share == 0 {
+	if mech.CheckHistogram(histogram.SizeBins.Bins, p.N, len(s.Columns)) != nil || s.Share == 0 {
 		return scaleSearch{}
 	}
 	return s
@@ -308,10 +312,13 @@ func inUnit(f fit, y float64) fit {
 }
 
 // placement releases both histograms of columns, the first alone where detail is nil, and returns the centers and scales
-// that they show, in scaled units; nil if no column is to be moved. Where the first moves no column there is no second.
+// that they show, in scaled units; nil if no column is to be moved. A target beyond the bins of one width is shifted by what the
+// first shows and keeps its scale, so that no second one needs to tell whether some of its values are elsewhere; features
+// there stay. Where no other column is moved there is no second.
 func placement(x table.Data, columns []numericColumn, position, detail mech.Mechanism, src *mech.Source) *Scaled {
 	moved := Scaled{X: table.Repeat(1, x.FeatureColumns()), Y: 1, CentreX: make([]float64, x.FeatureColumns())}
 	var near []numericColumn
+	far := false
 	first, longest := positionBins, longestInterval
 	if detail == nil {
 		first, longest = targetBins, longestOfTarget
@@ -320,9 +327,16 @@ func placement(x table.Data, columns []numericColumn, position, detail mech.Mech
 		c := columns[k]
 		low, high, ok := counts.Interval(longest)
 		if ok && (high+first.Width < c.zero || c.zero < low-first.Width) {
-			near = append(near, c)
 			centre, scale := moved.of(c)
-			switch *centre, *scale = (low+high)/2, max(high-low, 2*first.Width)/2; {
+			if counts.IsFar(low, high) {
+				if c.column == histogram.Target {
+					*centre, far = (low+high)/2, true
+				}
+				continue
+			}
+			*centre = (low + high) / 2
+			near = append(near, c)
+			switch *scale = max(high-low, 2*first.Width) / 2; {
 			case detail != nil: // the second histogram says more
 			case counts.MostlyOne():
 				*scale = 1
@@ -331,7 +345,11 @@ func placement(x table.Data, columns []numericColumn, position, detail mech.Mech
 			}
 		}
 	}
-	if near == nil || detail != nil && !moved.refinePositions(x, near, detail, src) {
+	some := near != nil
+	if some && detail != nil {
+		some = moved.refinePositions(x, near, detail, src)
+	}
+	if !some && !far {
 		return nil
 	}
 	for _, c := range near {

@@ -246,6 +246,90 @@ func TestColumnsThatLieTogetherAreMoved(t *testing.T) {
 	}
 }
 
+// The logarithm of a price, 12 give or take 0.6 at a scale of 1, is shifted to where it lies. The mean square of residuals is
+// then 0.002 and 0.03 % above the least in the median of nine draws; from 0 it was 1 and 50 % above by least squares and by
+// Huber's loss. Fits of few rows, by a descent, are 0.9 % above it, and were 250 times the least. Seeds are fixed.
+func TestATargetFarBeyondItsScaleIsFound(t *testing.T) {
+	for _, c := range []struct {
+		loss loss.Loss
+		rows int
+		most float64
+	}{{loss.Squared{}, 20_000, 0.002}, {loss.Huber{}, 20_000, 0.002}, {loss.Squared{}, 1500, 0.05}, {loss.Huber{}, 1500, 0.05}} {
+		r := rand.New(rand.NewPCG(4, 8))
+		x := table.Data{Shape: table.Shape{N: c.rows, D: 8, Intercept: true}, X: table.NewColumns(7, c.rows), Y: make([]float64, c.rows)}
+		least, true := 0.0, []float64{12}
+		for j := range x.X {
+			true = append(true, 0.2*float64(1-2*(j%2)))
+		}
+		for i := range x.Y {
+			e := 0.3 * r.NormFloat64()
+			x.Y[i] = true[0] + e
+			for j := range x.X {
+				x.X[j][i] = r.NormFloat64()
+				x.Y[i] += true[1+j] * x.X[j][i]
+			}
+			least += e * e
+		}
+		var above []float64
+		for seed := range uint64(9) {
+			got := resultOf(t, Scaled{Algorithm: Regression{Loss: c.loss}, X: table.Repeat(1, 7), Y: 1}, x, 1, seed)
+			sum := 0.0
+			for i, y := range x.Y {
+				fit := got.Coefficients[0]
+				for j := range x.X {
+					fit += got.Coefficients[j+1] * x.X[j][i]
+				}
+				sum += square(y - fit)
+			}
+			above = append(above, sum/least-1)
+		}
+		t.Logf("%T, %d rows: %.3g", c.loss, c.rows, above)
+		if m := medianOf(above); !(m < c.most) {
+			t.Errorf("%T, %d rows: the mean square is %v times the least above it", c.loss, c.rows, m)
+		}
+	}
+}
+
+// A target that lies together beyond 2 scales is shifted, also where a tenth of it is 0, and keeps its scale; a feature stays, and
+// so does a target that spreads over octaves.
+func TestWhatIsFarIsShiftedAlone(t *testing.T) {
+	const n = 20_000
+	r := rand.New(rand.NewPCG(5, 9))
+	log := func() float64 { return 12 + 0.6*r.NormFloat64() }
+	for name, c := range map[string]struct {
+		value  func() float64
+		column int
+		zero   float64
+		centre float64
+	}{
+		"a logarithm":          {log, histogram.Target, 0, 12},
+		"below zero":           {func() float64 { return -log() }, histogram.Target, 0, -12},
+		"some are 0":           {func() float64 { return log() * float64(min(1, r.IntN(10))) }, histogram.Target, 0, 12},
+		"near and far":         {func() float64 { return 2 + 0.01*r.NormFloat64() }, histogram.Target, 0, 2},
+		"amounts":              {func() float64 { return 12 * math.Exp(r.NormFloat64()) }, histogram.Target, 0, 0},
+		"beyond all bins":      {func() float64 { return 2000 + 0.01*r.NormFloat64() }, histogram.Target, 0, 0},
+		"a feature":            {log, 0, 0, 0},
+		"about its own center": {func() float64 { return 0.9 + 0.6*r.NormFloat64() }, histogram.Target, -12, 0},
+	} {
+		x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
+		for i := range n {
+			x.X[0][i], x.Y[i] = r.NormFloat64(), r.NormFloat64()
+			if v := c.value(); c.column == histogram.Target {
+				x.Y[i] = v
+			} else {
+				x.X[0][i] = v
+			}
+		}
+		got := look(t, standardised{Centres: centres([]numericColumn{{column: c.column, zero: c.zero}})}, x.Shape, 4, x)
+		switch {
+		case got == nil && c.centre != 0 || got != nil && c.centre == 0:
+			t.Errorf("%s: %+v", name, got)
+		case got != nil && (math.Abs(got.CentreY-c.centre) > 0.6 || got.Y != 1 || got.X[0] != 1 || got.CentreX[0] != 0):
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // A column moves where options do not speak of its unit, and where there is a constant to take up its center.
 func TestWhatIsStandardised(t *testing.T) {
 	flags := func(flags ...int) Scaled { return Scaled{X: []float64{1, 1}, Y: 1, Flags: flags} }

@@ -10,6 +10,7 @@ package histogram
 import (
 	"math"
 	"slices"
+	"sort"
 
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/table"
@@ -20,9 +21,45 @@ import (
 // Target stands for the target among columns.
 const Target = -1
 
+// Bins are bins of positions, or of binary logarithms of sizes. The Far outermost ones on either side are wider, farPerOctave
+// of them an octave, and the others have one width.
+type Bins struct {
+	mech.Bins
+	Far int
+}
+
+// farPerOctave is the number of bins an octave beyond those of one width.
+const farPerOctave = 16
+
+// near is the distance from 0 up to which bins have one width.
+func (b Bins) near() float64 { return float64(b.Half-b.Far) * b.Width }
+
+// edges are the lower edges of all bins but the first, in ascending order.
+func (b Bins) edges() []float64 {
+	edges := make([]float64, 2*b.Half-1)
+	for k := range edges {
+		from := k + 1 - b.Half
+		edges[k] = float64(from) * b.Width
+		if beyond := max(from, -from) - (b.Half - b.Far); beyond > 0 {
+			edges[k] = math.Copysign(b.near()*math.Exp2(float64(beyond)/farPerOctave), edges[k])
+		}
+	}
+	return edges
+}
+
+// place returns the number in whose bin of one width a position counts: itself unless it is far. edges are those of the
+// bins.
+func (b Bins) place(v float64, edges []float64) float64 {
+	if near := b.near(); -near <= v && v < near || math.IsNaN(v) || b.Far == 0 {
+		return v
+	}
+	bin := sort.Search(len(edges), func(k int) bool { return edges[k] > v })
+	return (float64(bin-b.Half) + .5) * b.Width
+}
+
 // Counts is a released histogram of one column, of its positions or sizes.
 type Counts struct {
-	bins     mech.Bins
+	bins     Bins
 	noisy    []float64
 	sd, rows float64 // of the noise of a count; of the table
 }
@@ -32,10 +69,10 @@ type Counts struct {
 // must pass mech.CheckHistogram.
 //
 // Privacy: that of one release by noise (proof: ../standardise.md).
-func Count(x table.Data, bins mech.Bins, columns []int, centres []float64, noise mech.Mechanism, src *mech.Source) (counts []Counts) {
-	seen := table.Parts[*mech.Histogram]{Total: mech.NewHistogram(bins, x.N, len(columns))}
+func Count(x table.Data, bins Bins, columns []int, centres []float64, noise mech.Mechanism, src *mech.Source) (counts []Counts) {
+	seen, edges := table.Parts[*mech.Histogram]{Total: mech.NewHistogram(bins.Bins, x.N, len(columns))}, bins.edges()
 	if x.Pushdown != nil {
-		seen.Total = query(x.Pushdown, x.N, bins, columns, centres)
+		seen.Total = query(x.Pushdown, x.N, bins, edges, columns, centres)
 	} else {
 		x.Pass(func() func(int, table.Data) {
 			h, rows, ones, starts := seen.Fork(), table.NewColumns(len(columns), table.BlockRows), table.Repeat(1, table.BlockRows), make([]int, 0, table.BlockRows)
@@ -44,6 +81,9 @@ func Count(x table.Data, bins mech.Bins, columns []int, centres []float64, noise
 				given := table.Heads(rows, b.N)
 				for k, column := range columns {
 					writePositions(given[k], b, column, centreOf(centres, k), starts)
+					for u, v := range given[k] {
+						given[k][u] = bins.place(v, edges)
+					}
 				}
 				h.AddRows(mech.Rows{X: given}, ones[:b.N])
 			}
@@ -88,12 +128,10 @@ func writePositions(dst []float64, b table.Data, of int, centre *float64, starts
 }
 
 // query counts in the database, by one pass for each column, what Count counts.
-func query(x *table.Pushdown, n int, bins mech.Bins, columns []int, centres []float64) *mech.Histogram {
-	edges := make([]float64, 2*bins.Half-1)
-	for k := range edges {
-		edges[k] = float64(k+1-bins.Half) * bins.Width
-		if centres == nil {
-			edges[k] = math.Exp2(edges[k])
+func query(x *table.Pushdown, n int, bins Bins, edges []float64, columns []int, centres []float64) *mech.Histogram {
+	if centres == nil {
+		for k, edge := range edges {
+			edges[k] = math.Exp2(edge)
 		}
 	}
 	var counts []int64
@@ -112,7 +150,7 @@ func query(x *table.Pushdown, n int, bins mech.Bins, columns []int, centres []fl
 		}
 		counts = append(counts, x.Query(sqlsum.Pass{Counts: []sqlsum.Bins{{Of: v, Edges: edges}}}).Counts[0]...)
 	}
-	h := mech.NewHistogram(bins, n, len(columns))
+	h := mech.NewHistogram(bins.Bins, n, len(columns))
 	h.AddCounted(counts)
 	return h
 }

@@ -18,7 +18,8 @@ const (
 	maxInOneBin  = 0.65
 )
 
-// Interval returns the shortest interval of whole bins, no longer than longest, that surely holds most rows.
+// Interval returns the interval of the fewest whole bins that surely holds most rows. They are no more than bins of one width
+// are up to longest.
 func (c Counts) Interval(longest float64) (low, high float64, ok bool) {
 	inner := len(c.noisy) - 1 // the outermost bins have no bounds
 	for length := 1; float64(length)*c.bins.Width <= longest && length < inner; length++ {
@@ -32,12 +33,15 @@ func (c Counts) Interval(longest float64) (low, high float64, ok bool) {
 			}
 		}
 		if at > 0 && most-sureOfValues*c.sd*math.Sqrt(float64(length)) >= mostValues*c.rows {
-			low = float64(at-c.bins.Half) * c.bins.Width
-			return low, low + float64(length)*c.bins.Width, true
+			edges := c.bins.edges()
+			return edges[at-1], edges[at+length-1], true
 		}
 	}
 	return 0, 0, false
 }
+
+// IsFar reports whether an interval reaches beyond the bins of one width.
+func (c Counts) IsFar(low, high float64) bool { return max(-low, high) > c.bins.near() }
 
 // Together reports whether values differ from each other and none is far from the others, as far as noise lets
 // that be seen.

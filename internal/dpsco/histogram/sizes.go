@@ -10,7 +10,7 @@ import (
 
 // SizeBins count the binary logarithms of the sizes of values. The outermost bins have no bounds: the lowest holds
 // 0 as well.
-var SizeBins = mech.Bins{Width: 1, Half: 60}
+var SizeBins = Bins{Bins: mech.Bins{Width: 1, Half: 60}}
 
 // A run of at most longestRun adjacent size bins counts as seen if its count exceeds sureBy standard deviations of its
 // noise (laplaceTailOfRuns times as many under Laplace noise), and tinyBy more for each octave below 1. Runs of at most

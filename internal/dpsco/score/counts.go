@@ -1,6 +1,7 @@
 package score
 
 import (
+	"cmp"
 	"math"
 
 	"dpsidecar/internal/dpsco/linalg"
@@ -126,13 +127,11 @@ func (m *measured) devianceExplained() release.Metric {
 	case m.rateIsNoise():
 		return release.Metric{Name: name, WhyNull: whyNoRate}
 	}
-	why := magnitude.Heavy(m.sizes, magnitude.MeanIndex.Coarse, whyHeavyTail)
-	if why == "" {
-		why = magnitude.Heavy(m.deviations, magnitude.MeanIndex.Coarse, whyHeavyY)
-	}
+	far := cmp.Or(spreads(m.sizes, surelyOfSquares, whyHeavyTail), spreads(m.deviations, surelyOfSquares, whyHeavyY))
+	why := cmp.Or(magnitude.Heavy(m.sizes, magnitude.MeanIndex.Coarse, whyHeavyTail), magnitude.Heavy(m.deviations, magnitude.MeanIndex.Coarse, whyHeavyY), far)
 	deviance := m.number(0, m.cut)
 	return m.metric(quotient{
-		name: name, above: linalg.Minus(make([]float64, len(m.means.first)), 1, deviance), below: m.number(1, m.deviationCut), why: why, whyNoValue: whyNoSpread, vague: true,
+		name: name, above: linalg.Minus(make([]float64, len(m.means.first)), 1, deviance), below: m.number(1, m.deviationCut), why: why, whyNoValue: whyNoSpread, far: far != "", vague: true,
 		off: func(q float64) float64 {
 			return max(m.sizes.PowerTail(m.cut, 1, tailAssumption), -q*m.deviations.PowerTail(m.deviationCut, 1, tailAssumption))
 		},

@@ -1,6 +1,7 @@
 package score
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -37,6 +38,27 @@ var (
 	squareIndex = magnitude.MinIndex{Coarse: 3.3, Fine: 2}
 	ratioIndex  = magnitude.MinIndex{Coarse: 2.9, Fine: 1.75}
 )
+
+// Rows surely lie beyond the hidden tail where the counts of the three bins above the visible ones, and those beyond, stand out by
+// surelyOfSquares deviations of their noise together (surelyOfSizes for mean absolute errors, which such rows carry less), and
+// those beyond alone by someBeyond. Deviations count for as much as those of leastRows rows at least.
+const (
+	surelyOfSquares = 3.2
+	surelyOfSizes   = 4
+	someBeyond      = 2
+	leastRows       = 0.5
+)
+
+// spreads returns why if rows surely lie beyond the hidden tail, where nothing says how far away, and otherwise nothing. Where the
+// tail is allowed to begin at any size up to that of a rare target it has them.
+func spreads(of *magnitude.Histogram, surely float64, why string) string {
+	part := min(1, of.Deviation()/leastRows)
+	beyond := part * of.SpreadStandsOut()
+	if of.Reached() || !(beyond > someBeyond) || !((part*of.StandsOut()+beyond)/math.Sqrt2 > surely) {
+		return ""
+	}
+	return why
+}
 
 // chooseCuts chooses clipping thresholds, which balance noise with the bias by clipping.
 func (m *measured) chooseCuts() {
@@ -240,7 +262,8 @@ type quotient struct {
 	why          string                  // why there is no interval; empty: there is one
 	whyNoValue   string                  // why there is no value if noise masks the denominator
 	negative     string                  // why there is none if the ratio is negative and has no interval; empty: it may be
-	vague        bool                    // without an interval there is no value either, if what is seen leaves it unknown within maxVague
+	far          bool                    // rows surely lie beyond all that is seen (spreads)
+	vague        bool                    // without an interval there is no value either, if what is seen leaves it unknown within maxVague, or is not all (far)
 }
 
 // maxVague is the largest width at which a share of what a model explains is given without an interval.
@@ -257,7 +280,7 @@ func (m *measured) metric(c quotient) release.Metric {
 	switch {
 	case c.why != "":
 		result.WhyNull = c.why
-		if c.vague && !(bounded && c.to(high)-c.to(low) <= maxVague) {
+		if c.vague && (c.far || !(bounded && c.to(high)-c.to(low) <= maxVague)) {
 			result.Value = nil
 		}
 	case bounded:
@@ -287,12 +310,17 @@ func (m *measured) meanSize(name string) release.Metric {
 	if why := m.whyNoValue(); why != "" {
 		return release.Metric{Name: name, WhyNull: why}
 	}
-	least := magnitude.MeanIndex
-	if m.Labels { // mayHide bounds the tail of their losses
-		least = magnitude.MinIndex{}
+	why := ""
+	switch { // mayHide bounds the tail of the losses of labels
+	case m.Labels:
+		why = magnitude.MinIndex{}.Refuses(m.sizes, whyHeavyTail)
+	case m.Counts:
+		why = cmp.Or(magnitude.MeanIndex.Refuses(m.sizes, whyHeavyTail), spreads(m.sizes, surelyOfSquares, whyHeavyTail))
+	default:
+		why = cmp.Or(magnitude.MeanIndex.Refuses(m.sizes, whyHeavyTail), spreads(m.sizes, surelyOfSizes, whyHeavyTail))
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(0, m.cut), below: m.one(), why: least.Refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
+		name: name, above: m.number(0, m.cut), below: m.one(), why: why, whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
 		off: func(float64) float64 { return m.sizes.PowerTail(m.cut, 1, tailAssumption) },
 	})
 }
@@ -311,8 +339,9 @@ func (m *measured) rootMeanSquare() release.Metric {
 	if why := m.whyNoValue(); why != "" {
 		return release.Metric{Name: name, WhyNull: why}
 	}
+	why := cmp.Or(squareIndex.Refuses(m.sizes, whyHeavyTail), spreads(m.sizes, surelyOfSquares, whyHeavyTail))
 	return m.metric(quotient{
-		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.Refuses(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize,
+		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: why, whyNoValue: whyNoRows, negative: whyNoSize,
 		off: func(float64) float64 { return m.squaresOff() }, to: func(q float64) float64 { return math.Sqrt(atLeastZero(q)) },
 	})
 }
@@ -333,13 +362,11 @@ func (m *measured) rSquared() release.Metric {
 	case !m.deviations.Seen():
 		return release.Metric{Name: name, WhyNull: whyNoSpread}
 	}
-	why := ratioIndex.Refuses(m.sizes, whyHeavyTail)
-	if why == "" {
-		why = ratioIndex.Refuses(m.deviations, whyHeavyY)
-	}
+	far := cmp.Or(spreads(m.sizes, surelyOfSquares, whyHeavyTail), spreads(m.deviations, surelyOfSquares, whyHeavyY))
+	why := cmp.Or(ratioIndex.Refuses(m.sizes, whyHeavyTail), ratioIndex.Refuses(m.deviations, whyHeavyY), far)
 	squares := m.number(1, square(m.squareCut))
 	return m.metric(quotient{
-		name: name, above: linalg.Minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread, vague: true,
+		name: name, above: linalg.Minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread, far: far != "", vague: true,
 		off: func(q float64) float64 {
 			return max(m.squaresOff(), -q*m.deviations.PowerTail(m.deviationCut, 2, tailAssumption))
 		},

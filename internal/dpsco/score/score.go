@@ -205,7 +205,7 @@ func (g *scoring) check() error {
 		checks = append(checks, noise.Check())
 	}
 	if _, looks := g.noises[scalesRelease]; looks {
-		checks = append(checks, mech.CheckHistogram(histogram.SizeBins, g.shape.N, len(scaledOfScore)))
+		checks = append(checks, mech.CheckHistogram(histogram.SizeBins.Bins, g.shape.N, len(scaledOfScore)))
 	}
 	if err := errors.Join(checks...); err != nil {
 		return plan.Infeasible(err)
