@@ -461,7 +461,7 @@ func TestScoresOfSpreadRowsHaveNoIntervals(t *testing.T) {
 	for _, share := range []float64{0.01, 0} {
 		given, missed, law := map[string]int{}, map[string]int{}, exactMetrics(a, draw(777, 1_000_000, share))
 		for seed := range uint64(40) {
-			for _, m := range metricsOf(t, a, draw(100+seed, 20_000, share), privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed) {
+			for _, m := range plantest.Run(t, a, draw(100+seed, 20_000, share), privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Metrics {
 				if m.Low == nil {
 					continue
 				}
