@@ -260,3 +260,39 @@ func TestLinearIsAccurateWithRareFlags(t *testing.T) {
 		t.Error("expected at most .0022%")
 	}
 }
+
+// A feature that is the logarithm of an amount, and 0 where there is none: those rows are short before whitening and the longest
+// after it. Least squares and its intervals are about them too. With bounds that follow lengths before whitening alone the excess is
+// 9 to 22 %, and 7 of 10 intervals hold. Seeds are fixed.
+func TestRowsThatWhiteningMakesLongCount(t *testing.T) {
+	const n = 20_000
+	held := 0
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: [][]float64{make([]float64, n)}, Y: make([]float64, n)}
+		for i := range n {
+			x.X[0][i] = 8.5 + 0.7*r.NormFloat64()
+			x.Y[i] = 0.3*(x.X[0][i]-8.5) + 0.5*r.NormFloat64()
+			if r.Float64() < 0.03 {
+				x.X[0][i], x.Y[i] = 0, 0.5*r.NormFloat64()-0.4
+			}
+		}
+		best := exactLeastSquares(x).w
+		squares := func(w []float64) (sum float64) {
+			for i, v := range x.X[0] {
+				sum += square(x.Y[i] - w[0] - w[1]*v)
+			}
+			return sum
+		}
+		result := resultOf(t, Regression{Loss: loss.Squared{}}, x, 10, seed)
+		if excess := squares(result.Coefficients)/squares(best) - 1; excess > 1e-3 {
+			t.Errorf("seed %d: excess %.2g %%", seed, 100*excess)
+		}
+		if result.Low != nil && !result.Withholds(1) && result.Low[1] <= best[1] && best[1] <= result.High[1] {
+			held++
+		}
+	}
+	if held < 8 {
+		t.Errorf("%d of 10 intervals hold", held)
+	}
+}

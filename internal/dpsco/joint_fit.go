@@ -346,13 +346,24 @@ func (f *jointFit) nextCuts(t int) {
 // nextBound returns the bound on row lengths that balances the noise of the next moments with the
 // second moments lost to shortening. The histogram of lengths is in the previous coordinates, so it
 // is rescaled. rare lists possible lengths of rows that it does not show, each of which holds the
-// whole second moment, 1, of a direction.
+// whole second moment, 1, of a direction. Rows that were short before whitening may be the longest after
+// it, as where a logarithm is 0 for want of an amount, and each pass would shorten them further. So the
+// bound is at least one whose noise hardly matters, except in groups.
 func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
-	rescale := math.Sqrt(trace / f.beyond(0))
-	return numeric.MinimiseOnGrid(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
-		return 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale) + excessOfRare(rare, bound)
+	rescale, least := math.Sqrt(trace/f.beyond(0)), 1.2*math.Sqrt(trace)
+	noise := func(bound float64) float64 { return 2 * math.Sqrt(f.d) * square(jointBound*bound) * z / f.n }
+	bound := numeric.MinimiseOnGrid(least, 0, 16, func(bound float64) float64 {
+		return noise(bound) + rescale*rescale*f.beyond(bound/rescale) + excessOfRare(rare, bound)
 	})
+	if f.grouped {
+		return bound
+	}
+	cheap := min(cheapBound, 0.5*math.Sqrt(noise(least)))
+	return max(bound, least*math.Sqrt(cheap/noise(least)))
 }
+
+// cheapBound is the largest noise of second moments, over all directions, that counts as hardly mattering.
+const cheapBound = 0.02
 
 // cutWeights holds the weights of the squared tails beyond the cuts of the step and of the intercept's step,
 // relative to noise; the doubt about the part between two cuts (cutMeans); and the gain that divides
