@@ -15,7 +15,7 @@ import (
 // more small eigenvalues as noise.
 const lowNewtonMoments = 0.02
 
-// fourthStep is that up to which fits of labels make a fourth step.
+// fourthStep is the noise of second moments up to which fits of labels make a fourth step.
 const fourthStep = 0.005
 
 // information bounds the noise at which auto uses a whitening method: noise of second moments; of a score,

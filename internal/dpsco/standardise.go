@@ -345,11 +345,8 @@ func placement(x table.Data, columns []numericColumn, position, detail mech.Mech
 			}
 		}
 	}
-	some := near != nil
-	if some && detail != nil {
-		some = moved.refinePositions(x, near, detail, src)
-	}
-	if !some && !far {
+	refined := near != nil && (detail == nil || moved.refinePositions(x, near, detail, src))
+	if !refined && !far {
 		return nil
 	}
 	for _, c := range near {
