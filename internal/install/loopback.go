@@ -48,20 +48,39 @@ func putLoopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 // loopbackRole creates the role with which the loopback of this database logs in, unless it exists, and
 // returns its name. Settings are not inherited, so it copies those of dp_loopback; and a dump does not
 // contain the rights on the database itself, so it grants them. Roles of databases that are gone, or that
-// came with a dump, are dropped: their passwords may be known. One that somebody else may become or grant is
-// refused: since Postgres 16 that is whoever with CREATEROLE was the first to make a role of this name, and he could
-// give it a password of his own.
+// came with a dump, are dropped: their passwords may be known. So is one of this database's name that its loopback
+// has not been so far: whoever made it, since Postgres 16 anybody with CREATEROLE, may be logged in as it, and no
+// password ends a session. One that somebody else may become or grant is refused, and he could give it a password of
+// his own.
 func loopbackRole(ctx context.Context, tx pgx.Tx) (role string, err error) {
 	if err := tx.QueryRow(ctx, `SELECT 'dp_loopback_' || oid FROM pg_database WHERE datname = current_database()`).Scan(&role); err != nil {
 		return "", err
 	}
-	_, err = tx.Exec(ctx, strings.ReplaceAll(`
+	var ours bool
+	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
+		return "", err
+	}
+	if err := tx.QueryRow(ctx, `SELECT coalesce(dp_int.loopback_role() = $1, false)`, role).Scan(&ours); err != nil {
+		return "", err
+	}
+	if _, err := tx.Exec(ctx, `RESET ROLE`); err != nil {
+		return "", err
+	}
+	_, err = tx.Exec(ctx, strings.NewReplacer("{{role}}", role, "{{ours}}", fmt.Sprint(ours)).Replace(`
 DO $$
 DECLARE
   setting text;
   stray name;
   others text;
 BEGIN
+  IF NOT {{ours}} AND EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '{{role}}') THEN
+    BEGIN
+      DROP ROLE {{role}};
+    EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
+      RAISE EXCEPTION 'role {{role}} was there before it became the loopback of this database, and cannot be dropped: %', SQLERRM
+        USING HINT = 'Who made it may be logged in as it, and could ask in anybody''s name. Let a superuser drop it, with what it owns. Then install again.';
+    END;
+  END IF;
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '{{role}}') THEN
     CREATE ROLE {{role}} LOGIN;
     COMMENT ON ROLE {{role}} IS 'dpsidecar: dp_loopback of one database';
@@ -90,7 +109,7 @@ BEGIN
     RAISE EXCEPTION 'a loopback is not dpsidecar''s alone: %', others
       USING HINT = 'They could ask in anybody''s name. REVOKE the role from them, or where somebody made it before dpsidecar was installed, DROP ROLE. Then install again.';
   END IF;
-END $$`, "{{role}}", role))
+END $$`))
 	return role, err
 }
 
