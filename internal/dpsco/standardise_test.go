@@ -108,6 +108,28 @@ func TestStandardisedFitsReplay(t *testing.T) {
 	}
 }
 
+// So it is where the target lies far beyond its scale, and is shifted by the first histogram alone.
+func TestFitsOfFarTargetsReplay(t *testing.T) {
+	far := map[string]int{}
+	numbers := func(s table.Shape) map[string]standardised {
+		fits := standardisedFits(s)
+		delete(fits, "labels")
+		delete(fits, "counts")
+		return fits
+	}
+	replayStandardised(t, 33, numbers, func(_ *rand.Rand, _ string, x, y table.Data) { shiftBy(x.Y, 13); shiftBy(y.Y, 13) }, func(name string, a standardised, z float64, x table.Data) bool {
+		if moved := look(t, a, x.Shape, z, x); moved != nil && moved.CentreY < -2 {
+			far[name]++
+		}
+		return false
+	})
+	for name := range numbers(table.Shape{N: 1, D: 2}) {
+		if far[name] < 12 {
+			t.Errorf("%s: the target was shifted from afar in %d of 160 pairs", name, far[name])
+		}
+	}
+}
+
 // replayStandardised replays fits on 160 pairs of neighbours each, after change, and counts those that shows holds for.
 func replayStandardised(t *testing.T, seed uint64, fits func(table.Shape) map[string]standardised, change func(r *rand.Rand, name string, x, y table.Data), shows func(name string, a standardised, z float64, x table.Data) bool) (count int) {
 	t.Helper()

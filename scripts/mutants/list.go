@@ -477,6 +477,8 @@ var mutants = []mutant{
 		"case typical > most:", "case typical > 1e9*most:", []tests{{"./internal/dpsco", "TestHuberFitsForgiveASmallScaleOfTheTarget"}}},
 	{"newton: steps of labels with offsets are no longer than others", "internal/dpsco/newton_recipe.go",
 		"logisticCurve{offset: p.Offset != \"\", informed", "logisticCurve{informed", []tests{{"./internal/dpsco", "TestLabelsFindALevelFarFromTheirOffsets"}}},
+	{"standardised: a target far beyond its scale is shifted by a row", "internal/dpsco/standardise.go",
+		"*centre, far = (low+high)/2, true", "*centre, far = x.Y[0], true", []tests{{"./internal/dpsco", "TestFitsOfFarTargetsReplay"}}},
 	{"newton: labels make no fourth step", "internal/dpsco/newton_curve.go",
 		"if c.informed {", "if false {", []tests{{"./internal/dpsco", "TestLabelsThatAHeavyTailTells"}}},
 	{"joint moments: bounds follow lengths before whitening alone", "internal/dpsco/joint_fit.go",
