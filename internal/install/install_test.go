@@ -244,6 +244,20 @@ func TestALoopbackThatIsAnothersIsRefused(t *testing.T) {
 		}
 		c.Exec(t, db, "REVOKE "+role+" FROM eve_too")
 	}
+	// A loopback of another database may ask there, and gives that to nobody: who made dp_loopback may, also by such a name.
+	other := "dp_loopback_" + query[string](t, c, db, `SELECT oid::text FROM pg_database WHERE datname = 'postgres'`)
+	c.Exec(t, db, "CREATE ROLE "+other+" LOGIN IN ROLE dp_loopback")
+	if got := query[string](t, c, db, item); got != "true as it should be" {
+		t.Error(got)
+	}
+	c.Exec(t, db, "GRANT dp_loopback TO "+other+" WITH ADMIN OPTION")
+	if got := query[string](t, c, db, item); !strings.Contains(got, other+" may become or grant dp_loopback") {
+		t.Error(got)
+	}
+	if _, err := Run(t.Context(), config); err == nil {
+		t.Errorf("%s may grant dp_loopback, and nobody says so", other)
+	}
+	c.Exec(t, db, "DROP ROLE "+other)
 	c.Exec(t, db, "GRANT dp_owner TO eve", "GRANT dp_admin TO eve, eve_too WITH ADMIN OPTION")
 	if got := query[string](t, c, db, item); got != "true as it should be; beside superusers eve may become dp_owner, who is trusted with everything; eve_too may make stewards" {
 		t.Error(got)

@@ -103,7 +103,7 @@ BEGIN
   SELECT string_agg(format('%I may become or grant %s', m.rolname, mine.rolname), ', ' ORDER BY m.rolname, mine.rolname) INTO others
     FROM pg_catalog.pg_roles mine
     JOIN pg_catalog.pg_roles m ON m.oid <> mine.oid AND NOT m.rolsuper AND pg_has_role(m.oid, mine.oid, 'MEMBER') AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
-                              AND NOT (mine.rolname = 'dp_loopback' AND m.rolname ~ '^dp_loopback_[0-9]+$')
+                              AND NOT (mine.rolname = 'dp_loopback' AND m.rolname ~ '^dp_loopback_[0-9]+$' AND NOT pg_has_role(m.oid, mine.oid, 'MEMBER WITH ADMIN OPTION'))
    WHERE pg_has_role(mine.oid, 'dp_loopback', 'MEMBER') AND mine.rolname ~ '^dp_loopback(_[0-9]+)?$';
   IF others IS NOT NULL THEN
     RAISE EXCEPTION 'a loopback is not dpsidecar''s alone: %', others

@@ -138,7 +138,7 @@ BEGIN
   SELECT string_agg(format('%I may become or grant %s', m.rolname, mine.rolname), ', ' ORDER BY m.rolname, mine.rolname) INTO detail
     FROM pg_catalog.pg_roles mine
     JOIN pg_catalog.pg_roles m ON m.oid <> mine.oid AND NOT m.rolsuper AND pg_has_role(m.oid, mine.oid, 'MEMBER') AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
-                              AND NOT (mine.rolname = 'dp_loopback' AND m.rolname ~ '^dp_loopback_[0-9]+$')
+                              AND NOT (mine.rolname = 'dp_loopback' AND m.rolname ~ '^dp_loopback_[0-9]+$' AND NOT pg_has_role(m.oid, mine.oid, 'MEMBER WITH ADMIN OPTION'))
    WHERE mine.rolname ~ '^dp_(sidecar|loopback(_[0-9]+)?)$';
   ok := detail IS NULL;
   detail := coalesce(detail || '. As dp_sidecar they could read registered tables, as a loopback ask in anybody''s name: REVOKE it from them',
