@@ -253,6 +253,18 @@ func TestStatementsOfTheSidecarAreNotCounted(t *testing.T) {
 	if ok, detail := check(); !ok || detail != "as it should be" {
 		t.Error(detail)
 	}
+	// Who asks is found out by a statement, always by the same one: others would push out what else is counted.
+	for range 20 {
+		w.exec(w.analyst, `SELECT count(*) FROM dp_help()`)
+	}
+	if n := one[int](w, w.super, `SELECT count(DISTINCT query) FROM pg_stat_statements WHERE query LIKE 'CLOSE %'`); n != 1 {
+		t.Errorf("%d statements close a cursor", n)
+	}
+	w.exec(w.analyst, `BEGIN; DECLARE "dpsidecar: who asks" CURSOR FOR SELECT 1; SELECT count(*) FROM dp_help()`)
+	if n := one[int](w, w.analyst, `FETCH "dpsidecar: who asks"`); n != 1 {
+		t.Errorf("a cursor of the caller's has %d", n)
+	}
+	w.exec(w.analyst, `COMMIT`)
 	// As where no superuser has installed.
 	w.exec(w.super, `ALTER ROLE dp_sidecar RESET pg_stat_statements.track; ALTER ROLE dp_sidecar RESET track_functions`)
 	if n := counted(2); n == 0 {
