@@ -95,6 +95,10 @@ func printMissing(w io.Writer, database string, err error) {
 func printInstalled(w io.Writer, database string, r install.Result) {
 	fmt.Fprintf(w, "dpsidecar is installed in database %s, schema version %d.\n\n", database, r.Version)
 	printChecks(w, r.Checks)
+	if r.Earlier != "" {
+		fmt.Fprintf(w, "\nThese roles were there before, and keep their passwords: %s.\n", r.Earlier)
+		fmt.Fprintln(w, "If no other database of this server has dpsidecar, somebody else made them, and may be logged in as one of them: run dpsidecar uninstall, which drops them, and install again.")
+	}
 	if r.SidecarPassword != "" {
 		fmt.Fprintf(w, "\nThe password of dp_sidecar, shown this once: %s\n", r.SidecarPassword)
 	}

@@ -34,6 +34,7 @@ type Config struct {
 type Result struct {
 	Version         int    // of the schema
 	SidecarPassword string // of role dp_sidecar if it was generated now, otherwise empty
+	Earlier         string // roles of ours that were there before this first installation in the database, otherwise empty
 	Checks          []Check
 }
 
@@ -133,8 +134,11 @@ func installWith(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) 
 		return Result{}, err
 	}
 	var r Result
-	err := execute(ctx, c.Admin, rolesOnAllNodes)
+	err := conn.QueryRow(ctx, earlierRoles).Scan(&r.Earlier)
 	if err != nil {
+		return r, err
+	}
+	if err := execute(ctx, c.Admin, rolesOnAllNodes); err != nil {
 		return r, fmt.Errorf("roles on the nodes of Citus: %w", err)
 	}
 	if r.Version, err = up(ctx, c.Admin); err != nil {
@@ -156,6 +160,14 @@ func installWith(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) 
 	r.Checks, err = CheckAll(ctx, conn)
 	return r, err
 }
+
+// earlierRoles names the roles that a first installation finds. Another database's installation has made them, or
+// somebody who may still be logged in as one of them.
+const earlierRoles = `
+SELECT coalesce(string_agg(rolname, ', ' ORDER BY rolname), '')
+  FROM pg_catalog.pg_roles
+ WHERE rolname IN ('dp_owner', 'dp_sidecar', 'dp_loopback')
+   AND NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dp_int')`
 
 // setSidecarPassword sets the password of role dp_sidecar, with Citus on all nodes.
 func setSidecarPassword(ctx context.Context, admin *pgx.ConnConfig, password string) error {

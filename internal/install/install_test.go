@@ -163,9 +163,13 @@ func TestInstallAsSuperuser(t *testing.T) {
 
 	// A second database has a loopback role of its own: neither takes the password of
 	// the other's away, however often they are installed.
-	install(t, Config{Admin: parse(t, c.SuperuserURL(second))})
+	if r := install(t, Config{Admin: parse(t, c.SuperuserURL(second))}); r.Earlier != "dp_loopback, dp_owner, dp_sidecar" {
+		t.Errorf("roles that were there before: %q", r.Earlier)
+	}
 	checkLoopback(t, c, first)
-	install(t, config)
+	if r := install(t, config); r.Earlier != "" {
+		t.Errorf("its own roles were there before: %s", r.Earlier)
+	}
 	checkLoopback(t, c, second)
 	a, b := loopbackLogin(t, c, first), loopbackLogin(t, c, second)
 	if a.User == b.User || a.Password == b.Password {
