@@ -80,6 +80,7 @@ type noisyMean struct {
 type cutMeans struct {
 	inner, outer, between, kept noisyMean
 	keep                        float64
+	noise, noiseRest            float64 // standard deviations of the noises of the inner sum and of the rest, which are independent
 }
 
 // means computes the estimates from a release of the inner sum, in the first half, and the outer
@@ -93,6 +94,7 @@ func (c cuts) means(release []float64, first int, deviation, doubt float64) (m c
 	floats.Scale(unit, inner)
 	floats.Scale(unitRest, rest)
 	noise, noiseRest := unit*deviation, unitRest*deviation
+	m.noise, m.noiseRest = noise, noiseRest
 	m.inner = noisyMean{slices.Clone(inner), noise}
 	m.outer = noisyMean{slices.Clone(inner), math.Hypot(noise, noiseRest)}
 	floats.Add(m.outer.mean, rest)
@@ -106,4 +108,12 @@ func (c cuts) means(release []float64, first int, deviation, doubt float64) (m c
 	floats.Scale(1/c.uncut, inner)
 	floats.AddScaled(inner, m.keep, rest)
 	return m
+}
+
+// extended is m.outer plus part times m.between, over the coordinates from first on.
+func (c cuts) extended(m cutMeans, first int, part float64) noisyMean {
+	inflation := 1/c.uncut - 1
+	sum := noisyMean{slices.Clone(m.outer.mean), math.Hypot((1-part*inflation)*m.noise, (1+part)*m.noiseRest)}
+	floats.AddScaled(sum.mean[first:], part, m.between.mean[first:])
+	return sum
 }

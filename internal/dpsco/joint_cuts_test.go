@@ -50,9 +50,9 @@ func TestBothPartsOfAStepKeepOneContract(t *testing.T) {
 	}
 }
 
-// The noise of the mean cut at the outer length and of what is kept of it is the one that is
+// The noise of the mean cut at the outer length, of what is kept of it and of its extension is the one that is
 // told, and a difference that noise does not explain is kept. Of 4,000 squares at each of 200
-// settings the mean lies within 15 % of the variance: 6.7 deviations, 2e-8 a run.
+// settings the mean lies within 15 % of the variance: 6.7 deviations, 3e-8 a run.
 func TestMeansTellTheirNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for range 200 {
@@ -60,19 +60,23 @@ func TestMeansTellTheirNoise(t *testing.T) {
 		unit, unitRest := c.units()
 		for _, signal := range []float64{0, 1e9} { // the difference is taken for noise, or is none
 			const draws = 4000
-			truth, outer, kept := unitRest*signal, noisyMean{}, noisyMean{}
-			variance, keptVariance := 0.0, 0.0
+			truth, outer, kept, extended := unitRest*signal, noisyMean{}, noisyMean{}, noisyMean{}
+			variance, keptVariance, extendedVariance := 0.0, 0.0, 0.0
 			for range draws {
 				m := c.means([]float64{deviation * r.NormFloat64(), signal + deviation*r.NormFloat64()}, 0, deviation, 1e3)
-				outer, kept = m.outer, m.kept
+				outer, kept, extended = m.outer, m.kept, c.extended(m, 0, 0.7)
 				variance += square(outer.mean[0]-truth) / draws
 				keptVariance += square(kept.mean[0]-truth) / draws
+				extendedVariance += square(extended.mean[0]-1.7*truth) / draws
 			}
 			if want := math.Hypot(unit, unitRest) * deviation; math.Abs(outer.deviation/want-1) > 1e-9 {
 				t.Fatalf("%+v: outer deviation %v, want %v", c, outer.deviation, want)
 			}
 			if ratio := variance / square(outer.deviation); math.Abs(ratio-1) > 0.15 {
 				t.Errorf("%+v: the outer mean's variance is %v of what is told", c, ratio)
+			}
+			if ratio := extendedVariance / square(extended.deviation); math.Abs(ratio-1) > 0.15 {
+				t.Errorf("%+v, signal %v: the extended mean's variance is %v of what is told", c, signal, ratio)
 			}
 			if ratio := keptVariance / square(kept.deviation); math.Abs(ratio-1) > 0.15 {
 				t.Errorf("%+v, signal %v: the kept mean's variance is %v of what is told", c, signal, ratio)

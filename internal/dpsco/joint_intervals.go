@@ -145,7 +145,7 @@ func (f *jointFit) influences() *mat.Dense {
 }
 
 // errors writes the standard errors and intervals of the coefficients to r, or the reason why there
-// are none. The intervals are centred at the fit without shrinkage.
+// are none. The intervals are centred at the fit without shrinkage, moved by extended.
 func (f *jointFit) errors(r *release.Result) {
 	why := f.whyNoIntervals()
 	if why == "" {
@@ -156,8 +156,8 @@ func (f *jointFit) errors(r *release.Result) {
 		return
 	}
 	r.RareTarget = f.hidesTargets()
-	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.interceptMeans.outer), f.influences(), f.stepAllowance()
-	shown := f.shownBias(influences)
+	centre, influences, steps := f.coefficients(f.correction(f.extended(), nil), f.interceptMeans.outer), f.influences(), f.stepAllowance()
+	shown := f.shownBias(influences, steps/biasShare)
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	r.Bias.SymRankOne(r.Bias, 1, mat.NewVecDense(len(shown), shown))
 	for j := range f.shape.D {
@@ -198,27 +198,45 @@ const (
 	maxBeyond  = 3
 )
 
-// shownBias bounds the bias of each coefficient by the part of the step between its cuts, as far as
-// neither its noise nor skewness of the errors explains it; skewness shows in the intercept's step as well.
-// Where effects are not linear, rows beyond the outer cut are likely to deviate in the same
-// direction.
-func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
-	intercept := 0.0
+// beyondBetween is the ratio of the tail of products beyond the outer cut to the tail between the cuts, and whether
+// the latter is visible.
+func (f *jointFit) beyondBetween() (ratio float64, seen bool) {
+	beyond := f.products.Tail(f.stepCuts.outer, intervalTail)
+	between := f.products.Tail(f.stepCuts.inner, magnitude.CutTail) - f.products.Tail(f.stepCuts.outer, magnitude.CutTail)
+	return min(beyond/between, maxBeyond), between > 0
+}
+
+// extended is the step cut at the outer length plus an estimate of what lies beyond: that goes on as the part
+// between the cuts does, as far as noise does not explain that part. Where errors grow with a skewed feature, nearly
+// all products beyond the cut have one sign.
+func (f *jointFit) extended() noisyMean {
+	ratio, seen := f.beyondBetween()
+	if !seen {
+		return f.outer
+	}
+	return f.stepCuts.extended(f.cutMeans, f.first(), f.cutMeans.keep*ratio)
+}
+
+// shownBias bounds the bias of each coefficient along the part of the step between its cuts: by that part, as far as
+// neither its noise nor skewness of the errors explains it (skewness shows in the intercept's step as well), because
+// rows beyond the outer cut are likely to deviate in the same direction where effects are not linear; and by all that
+// is clipped, as far as noise does not explain the part.
+func (f *jointFit) shownBias(influences *mat.Dense, clipped float64) []float64 {
+	shown := make([]float64, f.shape.D)
+	ratio, seen := f.beyondBetween()
+	if !seen {
+		return shown
+	}
+	intercept, between := 0.0, f.cutMeans.between
 	if f.shape.Intercept {
 		intercept = f.interceptMeans.between.mean[0]
 	}
-	beyond := f.products.Tail(f.stepCuts.outer, intervalTail)
-	between := f.products.Tail(f.stepCuts.inner, magnitude.CutTail) - f.products.Tail(f.stepCuts.outer, magnitude.CutTail)
-	shown := make([]float64, f.shape.D)
-	if !(between > 0) {
-		return shown
-	}
-	factor := shownParts * (1 + min(beyond/between, maxBeyond))
+	clipped *= f.cutMeans.keep / max(floats.Norm(between.mean[f.first():], 2), math.SmallestNonzeroFloat64)
 	for j := range shown {
 		a := influences.RawRowView(j)[:f.shape.D]
-		along := floats.Dot(a[f.first():], f.cutMeans.between.mean[f.first():])
-		unexplained := square(along) - (square(shownFrom*f.cutMeans.between.deviation)+square(intercept))*floats.Dot(a, a)
-		shown[j] = math.Copysign(factor*math.Sqrt(max(0, unexplained)), along)
+		along := floats.Dot(a[f.first():], between.mean[f.first():])
+		unexplained := square(along) - (square(shownFrom*between.deviation)+square(intercept))*floats.Dot(a, a)
+		shown[j] = math.Copysign(max(shownParts*(1+ratio)*math.Sqrt(max(0, unexplained)), clipped*math.Abs(along)), along)
 	}
 	return shown
 }
@@ -233,9 +251,9 @@ func (f *jointFit) interceptAllowance() float64 {
 // to sampling, to the noise of the last pass, and to the noise of the second moments that multiply
 // the correction.
 func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
-	d, noise := f.shape.D, make([]float64, f.meatContract().D)
+	d, noise, step := f.shape.D, make([]float64, f.meatContract().D), f.extended()
 	for i := range d {
-		noise[i] = square(f.outer.deviation)
+		noise[i] = square(step.deviation)
 	}
 	if f.shape.Intercept {
 		noise[d] = square(f.interceptMeans.outer.deviation)
@@ -245,7 +263,7 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 		last.SetSym(i, i, last.At(i, i)+v)
 	}
 	total := linalg.Sandwich(influences, last)
-	total.AddSym(total, f.momentNoiseOf(influences.Slice(0, d, 0, d), f.correction(f.outer, nil)))
+	total.AddSym(total, f.momentNoiseOf(influences.Slice(0, d, 0, d), f.correction(step, nil)))
 	return total
 }
 
