@@ -261,7 +261,7 @@ func TestAViewOfNobodyKnownHasOneAccount(t *testing.T) {
 		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => '{"total": true, "new_population": "a test"}')`,
 			fmt.Sprintf("%s_made_%d", w.dataset, k), "public."+w.dataset+"_made")
 		if fails {
-			w.wantError(err, "22023", "these people are registered under another name")
+			w.wantError(err, "22023", "these people are registered as "+w.dataset+"_made_0")
 		} else if err != nil {
 			t.Fatal(err)
 		}

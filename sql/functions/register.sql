@@ -335,7 +335,9 @@ BEGIN
   alone := NOT EXISTS (SELECT FROM dp_int.dataset o WHERE o.account = a.id AND o.unregistered_at IS NULL);
   IF d.options ? 'new_population' THEN
     IF a.id IS NOT NULL AND NOT alone OR EXISTS (SELECT FROM dp_int.dataset o WHERE o.relid = d.relid AND o.unregistered_at IS NULL) THEN
-      RAISE EXCEPTION 'these people are registered under another name' USING ERRCODE = '22023', HINT = 'dp_unregister every data set of the account first.';
+      RAISE EXCEPTION 'these people are registered as %', (
+        SELECT string_agg(quote_ident(o.name), ', ' ORDER BY o.name) FROM dp_int.dataset o WHERE (o.account = a.id OR o.relid = d.relid) AND o.unregistered_at IS NULL)
+        USING ERRCODE = '22023', HINT = 'dp_unregister every data set of the account first.';
     END IF;
     UPDATE dp_int.account_relation r SET current = false
       FROM dp_int.population(d.relid, d.unit) b
