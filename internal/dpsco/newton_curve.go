@@ -111,19 +111,13 @@ type huberCurve struct {
 	noisy bool    // noise of second moments is large relative to that of scores: budget shares are those of labels
 }
 
-// touching is the fraction of the curvature of the majorising parabola, which touches the loss at a
-// residual beyond delta and lies above it. A step to the minimum of these parabolas never overshoots, and
-// where most residuals are beyond delta it is too short by the logarithm of their distance. The loss still
-// decreases with any fraction above one half.
-const touching = 0.7
-
-// score uses, in all passes but the last, the fraction touching of the curvature of the majorising
-// parabola.
+// score uses, in all passes but the last, the curvature of the parabola that touches the loss at the residual and lies
+// above it: a step to the minimum of these never overshoots.
 func (c huberCurve) score(r *newtonRows) {
 	for i, e := range r.e[:r.n] {
 		r.score[i], r.tail[i], r.most[i], r.model[i], r.robust[i] = e, c.delta, c.delta, 1, 1
 		if size := math.Abs(e); size > c.delta {
-			r.score[i], r.model[i], r.robust[i] = numeric.ClampTo(e, c.delta), 0, touching*c.delta/size
+			r.score[i], r.model[i], r.robust[i] = numeric.ClampTo(e, c.delta), 0, c.delta/size
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (c huberCurve) lossesOf(r *exprRow) exprLosses {
 	return exprLosses{
 		score: sqlsum.Clamp(r.e, c.delta), most: delta, tail: delta,
 		model:  sqlsum.IfBelow(delta, size, sqlsum.Number(0), sqlsum.Number(1)),
-		robust: sqlsum.IfBelow(delta, size, sqlsum.Div(sqlsum.Mul(sqlsum.Number(touching), delta), sqlsum.Max(delta, size)), sqlsum.Number(1)),
+		robust: sqlsum.Div(delta, sqlsum.Max(delta, size)),
 	}
 }
 

@@ -582,8 +582,6 @@ var mutants = []mutant{
 		`max(mean, c.cut-mean)`, `c.cut`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: the cut of counts is the first row's", "internal/dpsco/newton_first.go",
 		"	f.begin(f.readFirst(joint, longer, x.Weighted(), x.HasOffsets()), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint, longer, x.Weighted(), x.HasOffsets()), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
-	{"newton: Huber steps take the whole curvature of parabolas", "internal/dpsco/newton_curve.go",
-		"const touching = 0.7", "const touching = 1", []tests{{"./internal/dpsco", "TestHuberFitsForgive"}}},
 	{"newton: intervals are where a step was cut short", "internal/dpsco/newton_intervals.go",
 		"case !f.arrives, f.falls, floats", "case floats", []tests{{"./internal/dpsco", "TestAStepThatWasCutShort"}}},
 	{"newton: exposures are left out", "internal/dpsco/table/block.go",
