@@ -586,6 +586,8 @@ var mutants = []mutant{
 		"case !f.arrives, f.falls, floats", "case floats", []tests{{"./internal/dpsco", "TestAStepThatWasCutShort"}}},
 	{"newton: exposures are left out", "internal/dpsco/table/block.go",
 		`	if b.Offset != nil {`, `	if b.Offset == nil && len(b.Offset) > 0 {`, []tests{{"./internal/dpsco", "TestPoissonIntervalsCover"}}},
+	{"score: hidden counts are taken to be 1", "internal/dpsco/score/rows.go",
+		"devianceBeyond(deviance/2, h.Edge())", "unitDeviance(1, deviance/2)", []tests{{"./internal/dpsco/score", "TestScoresOfRareCountsCover"}}},
 	{"score: the rate has half of its noise", "internal/dpsco/score/counts.go",
 		`g.noises[centreRelease].Release(total`, `mech.Gaussian{NoiseMultiplier: g.noises[centreRelease].(mech.Gaussian).NoiseMultiplier / 2}.Release(total`, []tests{{"./internal/dpsco/score", "TestReplaysOfScores"}}},
 	{"score: the rate is the table's own", "internal/dpsco/score/counts.go",

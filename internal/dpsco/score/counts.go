@@ -25,6 +25,16 @@ func unitDeviance(y, mean float64) float64 {
 	return max(0, d) // rounding can make it negative
 }
 
+// devianceBeyond is the deviance of the least count, with a mean whose zeros have deviances up to edge, that has a
+// larger one. Deviances of counts are far apart where their mean is small: with a mean of .1 they are .2, 2.8 and 8.2.
+func devianceBeyond(mean, edge float64) float64 {
+	k := 1.
+	for unitDeviance(k, mean) <= edge && k < edge {
+		k++
+	}
+	return unitDeviance(k, mean)
+}
+
 // newCountedRows writes the deviance of every row and its exposure (1 if there is none) times the
 // exponential of its offset less the typical offset: the exponential of an offset of hundreds alone would
 // overflow. A row without a count or a positive exposure, or whose deviance overflows, is unusable. A

@@ -168,7 +168,7 @@ const beyondTypical = 8
 
 // mayHide extends the range in which the histogram's noise may hide rows. For labels, it extends to the
 // losses that visible rows would have with the other label, and for counts to the deviances that rows with
-// a small deviance would have with a count of 1. For other targets it extends beyond the target's scale if
+// a small deviance would have with the least count that is not visible. For other targets it extends beyond the target's scale if
 // rare: a residual may be as large as the target if targets are rarely about as large as their scale, or if they are not
 // seen. Otherwise the visible residuals are smaller because the model predicts well.
 func (m *measured) mayHide(h *magnitude.Histogram, rare bool) {
@@ -177,7 +177,7 @@ func (m *measured) mayHide(h *magnitude.Histogram, rare bool) {
 	case m.Labels:
 		h.Reach(h.ReachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
 	case m.Counts:
-		h.Reach(h.ReachOf(func(deviance float64) float64 { return unitDeviance(1, deviance/2) }))
+		h.Reach(h.ReachOf(func(deviance float64) float64 { return devianceBeyond(deviance/2, h.Edge()) }))
 	case rare:
 		h.Reach(beyondTypical * m.scale)
 	}
