@@ -115,13 +115,13 @@ func (f *newtonFit) indexOfPass() float64 {
 // heavy tail in two passes than in one.
 func (f *newtonFit) indexOfCounts() float64 { return stat.Mean(f.indices, nil) }
 
-// overdispersion is the relative excess of the mean squared score over its value under the model, less the
-// part that noise explains. The value under the model is the trace of the curvature with its weights
-// squared.
+// overdispersion is the excess of the mean squared score over its value under the model, less the part that noise
+// explains, relative to the trace of the curvature with its weights squared. The value under the model is that trace
+// over the scale by which counts were divided.
 func (f *newtonFit) overdispersion() float64 {
 	model := f.evenly() * max(mat.Trace(f.h), minCurvature)
 	noise := math.Sqrt2 * square(f.limit) * f.meatNoise.NoiseMultiplier / f.n * math.Sqrt(f.d)
-	over := mat.Trace(f.meat) - model
+	over := mat.Trace(f.meat) - model/f.Curve.counted().scale
 	if over <= noise {
 		return 0
 	}

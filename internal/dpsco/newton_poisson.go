@@ -15,6 +15,7 @@ import (
 // the features alone. cut follows from the histogram of targets that the first pass releases.
 type poissonCurve struct {
 	unit     float64              // of the bins of the histogram of targets
+	scale    float64              // by which counts were divided: the variance of a target is its mean over it, if the model holds
 	cut      float64              // largest target
 	seen     *magnitude.Histogram // histogram of targets; nil before the first pass
 	exposure float64              // a typical exposure, where there is no intercept; 0: not known

@@ -116,7 +116,8 @@ func (p *problem) curve() (curve, error) {
 		}
 		return huberCurve{delta: l.Delta, cut: firstCut * target, noisy: p.D > manyCoefficients && p.momentNoiseOfAFit() > nearMoments}, nil
 	case loss.Poisson:
-		c := poissonCurve{unit: 1, cut: firstCount}
+		c := poissonCurve{unit: 1, scale: p.countScale, cut: firstCount}
+		plan.SetDefault(&c.scale, 1)
 		if p.Offset == "" && p.MaxWeight == 0 { // otherwise nothing tells how large exposures, or weights, are without an intercept
 			c.exposure = p.exposure
 			plan.SetDefault(&c.exposure, 1)

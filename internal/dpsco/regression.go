@@ -65,6 +65,7 @@ type Regression struct {
 	target         numericColumn
 	unknown        bool    // no column of the request has a scale
 	exposure       float64 // of counts without an intercept: a typical exposure in scaled units; 0: 1
+	countScale     float64 // of counts: the target's scale, by which they are divided; 0: 1
 }
 
 // withPublicFacts implements publicFactsUser.
@@ -73,7 +74,7 @@ func (a Regression) withPublicFacts(s Scaled) plan.Algorithm {
 	a.numericColumns, a.target = s.numericColumns()
 	a.unknown = s.NoScales
 	if s.Counts {
-		a.exposure = math.Exp(-s.constant())
+		a.exposure, a.countScale = math.Exp(-s.constant()), s.Y
 	}
 	return a
 }
