@@ -55,6 +55,7 @@ func setupInstall(fs *flag.FlagSet) action {
 		result, err := install.Run(ctx, config)
 		if err != nil {
 			printMissing(c.out, config.Admin.Database, err)
+			printEarlier(c.out, result)
 			return err
 		}
 		printInstalled(c.out, config.Admin.Database, result)
@@ -95,12 +96,17 @@ func printMissing(w io.Writer, database string, err error) {
 func printInstalled(w io.Writer, database string, r install.Result) {
 	fmt.Fprintf(w, "dpsidecar is installed in database %s, schema version %d.\n\n", database, r.Version)
 	printChecks(w, r.Checks)
+	printEarlier(w, r)
+	if r.SidecarPassword != "" {
+		fmt.Fprintf(w, "\nThe password of dp_sidecar, shown this once: %s\n", r.SidecarPassword)
+	}
+}
+
+// printEarlier prints which roles were there before a first installation, if any were.
+func printEarlier(w io.Writer, r install.Result) {
 	if r.Earlier != "" {
 		fmt.Fprintf(w, "\nThese roles were there before, and keep their passwords: %s.\n", r.Earlier)
 		fmt.Fprintln(w, "If no other database of this server has dpsidecar, somebody else made them, and may be logged in as one of them: run dpsidecar uninstall, which drops them, and install again.")
-	}
-	if r.SidecarPassword != "" {
-		fmt.Fprintf(w, "\nThe password of dp_sidecar, shown this once: %s\n", r.SidecarPassword)
 	}
 }
 

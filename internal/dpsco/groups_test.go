@@ -29,7 +29,7 @@ func groupedFits() map[string]fit {
 		"newton, labels":          Newton{Curve: logisticCurve{}, Bound: 2, Intervals: true, Pool: true},
 		"newton, labels, 4 steps": Newton{Curve: logisticCurve{informed: true}, Bound: 2, Intervals: true, Pool: true},
 		"newton, labels, no meat": Newton{Curve: logisticCurve{}, Bound: 2, Pool: true},
-		"newton, counts":          Newton{Curve: poissonCurve{unit: 1, cut: firstCount}, Bound: 2, Intervals: true, Pool: true},
+		"newton, counts":          Newton{Curve: poissonCurve{unit: 1, scale: 1, cut: firstCount}, Bound: 2, Intervals: true, Pool: true},
 		"newton, huber":           Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
 		"joint moments":           JointMoments{Bound: 2, Scale: 1, Meat: true},
 		"joint moments, pooled":   JointMoments{Bound: 2, Scale: 1, Meat: true, Pool: true},

@@ -157,7 +157,7 @@ func (f *jointFit) errors(r *release.Result) {
 	}
 	r.RareTarget = f.hidesTargets()
 	centre, influences, steps := f.coefficients(f.correction(f.extended(), nil), f.interceptMeans.outer), f.influences(), f.stepAllowance()
-	shown := f.shownBias(influences, steps/biasShare)
+	shown := f.shownBias(influences, f.clippedMean())
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	r.Bias.SymRankOne(r.Bias, 1, mat.NewVecDense(len(shown), shown))
 	for j := range f.shape.D {
@@ -181,11 +181,15 @@ const heavyProducts = 1.4
 // stepAllowance bounds the bias of the step in any one direction: the part clipped at the outer cut,
 // and the contribution of hidden rows to the second moments that multiply the correction.
 func (f *jointFit) stepAllowance() float64 {
-	beyond := f.products.Tail(f.stepCuts.outer, intervalTail)
+	return biasShare*f.clippedMean() + f.hiddenSquare()*floats.Norm(f.correction(f.outer, nil), 2)
+}
+
+// clippedMean bounds the length of the mean of what the outer cut takes.
+func (f *jointFit) clippedMean() float64 {
 	if f.products.Index(intervalTail) < heavyProducts {
-		beyond = f.products.PowerTail(f.stepCuts.outer, 1, intervalTail)
+		return f.products.PowerTail(f.stepCuts.outer, 1, intervalTail)
 	}
-	return biasShare*beyond + f.hiddenSquare()*floats.Norm(f.correction(f.outer, nil), 2)
+	return f.products.Tail(f.stepCuts.outer, intervalTail)
 }
 
 // shownParts times the part between the cuts of the step, extrapolated beyond the outer one, bounds
@@ -224,7 +228,7 @@ func (f *jointFit) extended() noisyMean {
 func (f *jointFit) shownBias(influences *mat.Dense, clipped float64) []float64 {
 	shown := make([]float64, f.shape.D)
 	ratio, seen := f.beyondBetween()
-	if !seen {
+	if !seen || f.slopes == 0 {
 		return shown
 	}
 	intercept, between := 0.0, f.cutMeans.between

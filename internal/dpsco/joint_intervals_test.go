@@ -436,6 +436,21 @@ func TestIntervalsAllowForABentEffect(t *testing.T) {
 	}
 }
 
+// A mean alone, without a feature, has an interval.
+func TestTheMeanHasAnInterval(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	x := table.Data{Shape: table.Shape{N: 40_000, D: 1, Intercept: true}, Y: make([]float64, 40_000)}
+	for i := range x.Y {
+		x.Y[i] = math.Exp(0.7 * r.NormFloat64())
+	}
+	truth := math.Exp(0.7 * 0.7 / 2)
+	for seed := range uint64(5) {
+		if fit := resultOf(t, Regression{Loss: loss.Squared{}}, x, 1, seed); fit.Low == nil || fit.Low[0] > truth || fit.High[0] < truth || !numeric.IsFinite(fit.Bias.At(0, 0)) {
+			t.Errorf("%v to %v; %s", fit.Low, fit.High, fit.WhyNull)
+		}
+	}
+}
+
 // Where errors grow with a skewed feature, as costs do with the number of items, nearly all that is clipped lies on one
 // side: the slope was covered by 58 of 78 intervals when half of it was allowed for, in any direction. Seeds are fixed.
 func TestIntervalsAllowForErrorsThatGrow(t *testing.T) {

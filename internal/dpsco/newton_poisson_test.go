@@ -378,6 +378,22 @@ func sizeLaw(n int, seed uint64, scale float64) table.Data {
 	return x
 }
 
+// The registered scale of counts reaches the fit.
+func TestFitsOfCountsKnowTheirScale(t *testing.T) {
+	for _, y := range []float64{1, 50} {
+		a := Scaled{Algorithm: Regression{Loss: loss.Poisson{}}, Y: y, Counts: true}.Inner().(Regression)
+		s := table.Shape{N: 40_000, D: 3, Intercept: true}
+		p, err := a.resolve(s, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := p.curve()
+		if err != nil || c.(poissonCurve).scale != y {
+			t.Errorf("scale %v: %+v, %v", y, c, err)
+		}
+	}
+}
+
 // Where means go up at both ends of a feature, weights move the intercept alone, and both shells hold the same of most rows.
 // Overdispersion makes its interval wide, and not those of slopes: without it those are as wide, in standard errors. Of 13 intercepts
 // at a true coverage of 95 %, were they independent, 6 or fewer are covered with probability 1e-6; seeds are fixed besides.
@@ -502,7 +518,7 @@ func TestStartsOfCountsGoByHowLongRowsAre(t *testing.T) {
 // Tails of counts are judged by all passes together: there are no intervals where they are heavy and the model is certain not to hold.
 func TestTailsOfCountsInAllPasses(t *testing.T) {
 	f := shownFit(1.5)
-	f.Curve = poissonCurve{unit: 1}
+	f.Curve = poissonCurve{unit: 1, scale: 1}
 	for _, c := range []struct {
 		indices  []float64
 		certain  float64
@@ -722,7 +738,7 @@ func TestFirstLimitsGoByWeights(t *testing.T) {
 	for _, c := range []struct {
 		curve curve
 		x     table.Data
-	}{{logisticCurve{}, labelLaw("gauss", 5000, 3, 1)}, {huberCurve{delta: 1, cut: 4}, drawLaw("gauss", 5000, 3, 1)}, {poissonCurve{unit: 1, cut: 4}, countLaw("gauss", 5000, 3, 1)}} {
+	}{{logisticCurve{}, labelLaw("gauss", 5000, 3, 1)}, {huberCurve{delta: 1, cut: 4}, drawLaw("gauss", 5000, 3, 1)}, {poissonCurve{unit: 1, scale: 1, cut: 4}, countLaw("gauss", 5000, 3, 1)}} {
 		x := plantest.Clone(c.x)
 		x.Weight = table.Repeat(.01, x.N)
 		if ratio := limit(c.curve, x) / limit(c.curve, c.x); ratio < .1 || ratio > .1*minCommon {

@@ -32,8 +32,8 @@ func newtonFits() map[string]Newton {
 		"labels, an active ball":  {Curve: logisticCurve{}, Bound: 0.01, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 		"residuals":               {Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
 		"residuals, a penalty":    {Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: prox.Sum{A: prox.L2{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
-		"counts":                  {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Intervals: true},
-		"counts, a penalty":       {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, LowInformation: true, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
+		"counts":                  {Curve: poissonCurve{unit: 1, scale: 1, cut: 4}, Bound: 2, Intervals: true},
+		"counts, a penalty":       {Curve: poissonCurve{unit: 1, scale: 1, cut: 4}, Bound: 2, LowInformation: true, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"residuals, large":        {Curve: huberCurve{delta: 1e6, cut: 1e7}, Bound: 5, Intervals: true},
 		"residuals, small":        {Curve: huberCurve{delta: 1e-6, cut: 1, noisy: true}, Bound: 2, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 	}
@@ -170,7 +170,7 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 		case labels:
 			c, x.Y[0] = logisticCurve{}, float64(r.IntN(2))
 		case k%4 == 1:
-			c = poissonCurve{unit: 1, cut: math.Exp(r.NormFloat64())}
+			c = poissonCurve{unit: 1, scale: 1, cut: math.Exp(r.NormFloat64())}
 			plantest.AsCounts(r, &x, &table.Data{Shape: s, X: plantest.Clone(x).X, Y: []float64{x.Y[0] + 1}})
 			x.Y[0] = math.Abs(x.Y[0])
 		}
@@ -221,7 +221,7 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 // Whatever a fit releases, its shares are the whole budget: releases of noise multiplier z / sqrt(share) cost together what one of z does.
 func TestNewtonsSharesAreTheBudget(t *testing.T) {
 	const z = 3.0
-	for _, c := range []curve{logisticCurve{}, logisticCurve{informed: true}, huberCurve{delta: 1, cut: firstCut}, huberCurve{delta: 1, cut: firstCut, noisy: true}, poissonCurve{unit: 1, cut: firstCount}} {
+	for _, c := range []curve{logisticCurve{}, logisticCurve{informed: true}, huberCurve{delta: 1, cut: firstCut}, huberCurve{delta: 1, cut: firstCut, noisy: true}, poissonCurve{unit: 1, scale: 1, cut: firstCount}} {
 		for _, intervals := range []bool{true, false} {
 			for _, levels := range []int{0, 4} {
 				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(table.Shape{N: 10_000, D: 3, Intercept: true, GroupCount: levels}, z)
@@ -315,7 +315,7 @@ func TestNewtonDoesNotDependOnCoresOrOrder(t *testing.T) {
 
 // Rows that hold no numbers, or too large ones, are all the same row.
 func TestRowsWithoutNumbersAreOneRowToNewton(t *testing.T) {
-	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}, poissonCurve{unit: 1, cut: 4}} {
+	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}, poissonCurve{unit: 1, scale: 1, cut: 4}} {
 		x := tableOf(c, "gauss", 4000, 3, 1)
 		run := func(bad func(k int, x table.Data)) []float64 {
 			data := plantest.Clone(x)
@@ -434,7 +434,7 @@ func TestNewtonOfDegenerateTables(t *testing.T) {
 		"separable":      func(i, j int) float64 { return float64(i % 2) },
 		"far from scale": func(i, j int) float64 { return 1e4 * float64(i%7) },
 	} {
-		for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}, poissonCurve{unit: 1, cut: 4}} {
+		for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}, poissonCurve{unit: 1, scale: 1, cut: 4}} {
 			for _, z := range []float64{0x1p-10, 1, 100} {
 				x := tableOf(c, "gauss", 3000, 3, 1)
 				for i := range x.N {

@@ -43,7 +43,7 @@ func standardisedFits(s table.Shape) map[string]standardised {
 		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Meat: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: histogram.Target}))},
 		"labels":        {Fit: Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
 		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(append(of[:len(of):len(of)], numericColumn{column: histogram.Target, unit: true}))},
-		"counts":        {Fit: Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
+		"counts":        {Fit: Newton{Curve: poissonCurve{unit: 1, scale: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, Centres: centres(of)},
 	}
 }
 

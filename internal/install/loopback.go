@@ -60,7 +60,7 @@ func loopbackRole(ctx context.Context, tx pgx.Tx) (role string, err error) {
 	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
 		return "", err
 	}
-	if err := tx.QueryRow(ctx, `SELECT coalesce(dp_int.loopback_role() = $1, false)`, role).Scan(&ours); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT coalesce(dp_int.loopback_role() = $1 AND NOT dp_int.is_copy(), false)`, role).Scan(&ours); err != nil {
 		return "", err
 	}
 	if _, err := tx.Exec(ctx, `RESET ROLE`); err != nil {

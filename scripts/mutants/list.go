@@ -545,6 +545,8 @@ var mutants = []mutant{
 		`if f.perLength == 0 {`, `if f.perLength >= 0 {`, []tests{{"./internal/dpsco", "TestWeightsOfCountsAreKnown"}}},
 	{"newton: intercepts of counts do not allow for overdispersion", "internal/dpsco/newton_counts.go",
 		`return min(math.Sqrt(f.overdispersion())`, `return min(0*math.Sqrt(f.overdispersion())`, []tests{{"./internal/dpsco", "TestInterceptsOfCountsThatBend"}}},
+	{"newton: fits do not know the scale of counts", "internal/dpsco/regression.go",
+		"math.Exp(-s.constant()), s.Y", "math.Exp(-s.constant()), 1", []tests{{"./internal/dpsco", "TestFitsOfCountsKnowTheirScale"}}},
 	{"newton: overdispersion takes counts for undivided", "internal/dpsco/newton_counts.go",
 		`model/f.Curve.counted().scale`, `model`, []tests{{"./internal/dpsco", "TestInterceptsOfCountsThatBend"}}},
 	{"newton: overdispersion goes by weights that are not squared", "internal/dpsco/newton_counts.go",

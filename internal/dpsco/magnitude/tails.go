@@ -40,7 +40,10 @@ func (m *Histogram) Reached() bool { return m.far > m.Edge() }
 func (m *Histogram) ReachOf(other func(v float64) float64) float64 {
 	rows, sum := 0.0, 0.0
 	for k, share := range m.share {
-		if size := other(m.quantity[k]); share > 0 && size > m.Edge() {
+		if share == 0 {
+			continue
+		}
+		if size := other(m.quantity[k]); size > m.Edge() {
 			rows, sum = rows+share, sum+share*size
 		}
 	}

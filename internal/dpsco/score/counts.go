@@ -28,11 +28,19 @@ func unitDeviance(y, mean float64) float64 {
 // devianceBeyond is the deviance of the least count, with a mean whose zeros have deviances up to edge, that has a
 // larger one. Deviances of counts are far apart where their mean is small: with a mean of .1 they are .2, 2.8 and 8.2.
 func devianceBeyond(mean, edge float64) float64 {
-	k := 1.
-	for unitDeviance(k, mean) <= edge && k < edge {
-		k++
+	low, high := 0., 1.
+	for unitDeviance(high, mean) <= edge {
+		low, high = high, 2*high
 	}
-	return unitDeviance(k, mean)
+	between := func() float64 { return math.Floor(low + (high-low)/2) }
+	for k := between(); low < k && k < high; k = between() {
+		if unitDeviance(k, mean) <= edge {
+			low = k
+		} else {
+			high = k
+		}
+	}
+	return unitDeviance(high, mean)
 }
 
 // newCountedRows writes the deviance of every row and its exposure (1 if there is none) times the

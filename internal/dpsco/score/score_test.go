@@ -444,6 +444,22 @@ func TestScoresOfWhatIsRareCover(t *testing.T) {
 	}
 }
 
+// The least count beyond all that is seen is found at once, however far that is.
+func TestTheLeastCountBeyondIsFound(t *testing.T) {
+	for _, c := range []struct{ mean, edge, want float64 }{{.1, 0, 1}, {.1, 2.5, 1}, {.1, 3, 2}, {.1, 8.4, 3}, {3, 20, 14}} {
+		if got := devianceBeyond(c.mean, c.edge); got != unitDeviance(c.want, c.mean) {
+			t.Errorf("mean %v, edge %v: %v, that of %v is %v", c.mean, c.edge, got, c.want, unitDeviance(c.want, c.mean))
+		}
+	}
+	for edge := 1.; edge < 1e300; edge *= 10 {
+		for _, mean := range []float64{1e-300, 1e-3, edge / 3, edge * 100} {
+			if got := devianceBeyond(mean, edge); !(got > edge) {
+				t.Errorf("mean %v, edge %v: %v", mean, edge, got)
+			}
+		}
+	}
+}
+
 // Counts of 2 and more, of which noise shows none, have deviances far beyond those of 0 and 1: three claims in ten
 // policies that have any are 2 and more. Intervals of the mean deviance allowed for them as for a tail that begins at
 // that of a count of 1, and 1 of 40 and 16 of 33 covered. Seeds are fixed.
