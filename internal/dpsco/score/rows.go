@@ -168,9 +168,10 @@ const beyondTypical = 8
 
 // mayHide extends the range in which the histogram's noise may hide rows. For labels, it extends to the
 // losses that visible rows would have with the other label, and for counts to the deviances that rows with
-// a small deviance would have with the least count that is not visible. For other targets it extends beyond the target's scale if
-// rare: a residual may be as large as the target if targets are rarely about as large as their scale, or if they are not
-// seen. Otherwise the visible residuals are smaller because the model predicts well.
+// a small deviance would have with the least count that is not visible. For other targets it extends beyond
+// the target's scale if rare: a residual may be as large as the target if targets are rarely about as large
+// as their scale, or if they are not seen. Otherwise the visible residuals are smaller because the model
+// predicts well.
 func (m *measured) mayHide(h *magnitude.Histogram, rare bool) {
 	h.SetBounded(m.Labels || m.Counts)
 	switch {
