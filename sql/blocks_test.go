@@ -114,7 +114,7 @@ func TestTheFullestBlocksDecideForAll(t *testing.T) {
 				blocks[k].rho = blocks[k].pure * math.Tanh(blocks[k].pure/float64(2+18*rng.IntN(2)))
 			}
 			if rng.IntN(3) > 0 {
-				blocks[k].rest, blocks[k].restRho = 1+rng.IntN(2), cap*rng.Float64()*rng.Float64()
+				blocks[k].rest, blocks[k].restRho = 1+rng.IntN(2), cap*rng.Float64()*rng.Float64()*1.2
 			}
 			if rng.IntN(4) == 0 {
 				blocks[k].delta = 1e-7 * rng.Float64()
@@ -155,9 +155,9 @@ const byAll = `
 	             SELECT a.id, lower(p_blocks), 0, 0, 0, 0, 0 WHERE NOT EXISTS (SELECT FROM dp_int.account_block t WHERE t.account = a.id AND t.block >= lower(p_blocks) AND t.block < upper(p_blocks)))
 	  SELECT t.* FROM w t
 	   WHERE NOT EXISTS (SELECT FROM w f
-	                      WHERE t.spent <= f.spent AND t.spent_epsilon <= f.spent_epsilon AND t.rest_rho <= f.rest_rho AND t.spent_delta <= f.spent_delta AND (t.rest = 0 OR f.rest > 0)
-	                        AND ((t.spent, t.spent_epsilon, t.rest_rho, t.spent_delta, t.rest > 0) <> (f.spent, f.spent_epsilon, f.rest_rho, f.spent_delta, f.rest > 0) OR f.block < t.block))
-	   ORDER BY t.spent DESC, t.spent_epsilon DESC, t.rest_rho DESC, t.spent_delta DESC, t.rest > 0 DESC, t.block
+	                      WHERE t.spent <= f.spent AND t.spent_epsilon <= f.spent_epsilon AND t.rest_rho <= f.rest_rho AND t.spent_delta <= f.spent_delta AND (t.rest <= f.rest OR f.rest > 1)
+	                        AND ((t.spent, t.spent_epsilon, t.rest_rho, t.spent_delta, least(t.rest, 2)) <> (f.spent, f.spent_epsilon, f.rest_rho, f.spent_delta, least(f.rest, 2)) OR f.block < t.block))
+	   ORDER BY t.spent DESC, t.spent_epsilon DESC, t.rest_rho DESC, t.spent_delta DESC, least(t.rest, 2) DESC, t.block
 	$$;
 	CREATE FUNCTION pg_temp.by_all(a dp_int.account, w int8range, x dp_int.tally, p_delta numeric, OUT proven numeric, OUT afterwards numeric, OUT refusing bigint, OUT eps numeric)
 	LANGUAGE sql STABLE AS $$
@@ -167,7 +167,7 @@ const byAll = `
 	           WHERE NOT (b.spent_delta + p_delta <= dp_int.reserve(a.delta)
 	                      AND dp_int.admits(a.accounting, a.epsilon, a.delta, a.cap, ROW(b.spent + x.spent, b.spent_epsilon + x.epsilon, b.rest + x.rest, b.rest_rho + x.rest_rho)::dp_int.tally)
 	                      AND dp_int.admits(a.accounting, d.epsilon, a.delta, d.cap, ROW(b.spent + x.spent, b.spent_epsilon + x.epsilon, b.rest + x.rest, b.rest_rho + x.rest_rho)::dp_int.tally))
-	           ORDER BY b.spent DESC, b.spent_epsilon DESC, b.rest_rho DESC, b.spent_delta DESC, b.rest > 0 DESC, b.block LIMIT 1),
+	           ORDER BY b.spent DESC, b.spent_epsilon DESC, b.rest_rho DESC, b.spent_delta DESC, least(b.rest, 2) DESC, b.block LIMIT 1),
 	         (SELECT CASE WHEN bool_and(v.eps IS NOT NULL AND w.eps IS NOT NULL) THEN min(least(v.eps, w.eps)) END
 	            FROM pg_temp.fullest(a, w) AS b, jsonb_populate_record(NULL::dp_int.ledger, jsonb_build_object('event', '{}'::jsonb, 'epsilon', 1)) AS e,
 	                 dp_int.affordable(a, a.epsilon, a.cap, ARRAY[ROW(b.spent, b.spent_epsilon, b.rest, b.rest_rho)::dp_int.tally], e, 1e-6) AS v(eps),
@@ -217,8 +217,11 @@ func TestFewBlocksDecideWhatAllDecide(t *testing.T) {
 				s.pure, s.restRho, s.rest = scale*at, cap*(scale/epsilon)*math.Pow(1-at, 1+rng.Float64()*float64(k%3)), 1
 			case 2:
 				s.pure, s.restRho, s.rest = scale*rng.Float64(), cap*(scale/epsilon)*rng.Float64(), 1+rng.IntN(2)
-				if rng.IntN(3) == 0 {
+				switch rng.IntN(4) {
+				case 0:
 					s.restRho, s.rest = 0, 0
+				case 1:
+					s.pure, s.restRho = 0, s.restRho*1.2 // where rest is 1, normal noise alone
 				}
 			case 3:
 				s.pure, s.restRho, s.rest = scale*float64(rng.IntN(3)), cap*(scale/epsilon)*float64(rng.IntN(3)*(k/4%2))/2, 1 // some alike, but that one has a rest

@@ -242,6 +242,71 @@ func TestCapsAgreeWithPrivacy(t *testing.T) {
 	}
 }
 
+// The filter for normal noise alone admits what package privacy calibrates to a whole budget, and hardly
+// more; what is proven of it is what privacy proves; and the search for blocks knows the same limit.
+func TestNoiseAloneAgreesWithPrivacy(t *testing.T) {
+	conn := database(t)
+	setUp(t, conn)
+	better := 0
+	for _, b := range append(tiny, budgets...) {
+		within := privacy.Budget{Epsilon: b.Epsilon * (1 - 1e-15), Delta: b.Delta - privacy.Reserve(b.Delta)}
+		rho := privacy.Alone{Accountant: privacy.Concentrated{}}.Rho(within)
+		zcdp := privacy.ZCDPRho(within.Epsilon, within.Delta)
+		if rho < zcdp*(1-1e-9) {
+			t.Errorf("%v: rho %v alone, %v among others", b, rho, zcdp)
+		}
+		if rho > zcdp*1.01 {
+			better++
+		}
+		for factor, want := range map[float64]bool{1: true, 1 + 1e-7: false} {
+			got := query[bool](t, conn, `SELECT dp_int.admits('zcdp', e, d, dp_int.cap('zcdp', NULL, e, d), ROW(r, 0, 1, r)::dp_int.tally)
+				FROM (SELECT `+exactly+`, $3::float8::numeric) AS v(e, d, r)`, b.Epsilon, b.Delta, rho*factor)[0]
+			if got != want && rho > 0 && (want || b.Epsilon > 1e-4) {
+				t.Errorf("%v: rho %v: admitted %v; zCDP's is %v", b, rho*factor, got, zcdp)
+			}
+		}
+		for _, share := range []float64{.001, .3, 1} {
+			want := math.Min(privacy.NoiseEpsilon(2*share*rho, .9*b.Delta), privacy.ZCDPEpsilon(share*rho, .9*b.Delta))
+			got := query[float64](t, conn, `SELECT dp_int.least_epsilon(a, ROW(r, 0, 1, r)::dp_int.tally, 0)
+				FROM (SELECT 'zcdp' AS accounting, 1e9::numeric AS epsilon, dp_int.exact($1) AS delta, 0::numeric AS cap) AS v,
+				     LATERAL jsonb_populate_record(NULL::dp_int.account, to_jsonb(v)) AS a, LATERAL (SELECT $2::float8::numeric) AS w(r)`, b.Delta, share*rho)[0]
+			tolerance := 1e-7
+			if b.Epsilon <= 1e-6 {
+				tolerance = .1 // in float64 small divergences are bounded less closely
+			}
+			if got > want*(1+1e-9) || got < want*(1-tolerance) {
+				t.Errorf("%v: rho %v alone proves %v, privacy says %v", b, share*rho, got, want)
+			}
+		}
+		if got := query[float64](t, conn, `SELECT dp_int.noise_rho(e, dp_int.conversion_delta(d), dp_int.cap('zcdp', NULL, e, d)) FROM (SELECT `+exactly+`) AS v(e, d)`, b.Epsilon, b.Delta)[0]; rho > 0 && (got > rho*1.1 || got < math.Min(rho, 1.9*zcdp)*(1-1e-5)) {
+			t.Errorf("%v: blocks compare with rho %v, and %v is admitted", b, got, rho)
+		}
+	}
+	if better < 20 {
+		t.Errorf("of %d budgets, %d give more to noise alone", len(budgets), better)
+	}
+}
+
+// The database takes for normal noise alone what package privacy does, by the JSON that the ledger stores.
+func TestWhatIsNoise(t *testing.T) {
+	conn := database(t)
+	setUp(t, conn)
+	z := privacy.Gaussian{NoiseMultiplier: 3}
+	for _, e := range []privacy.Event{
+		z, privacy.Compose{}, privacy.Repeat{Count: 4, Event: z}, privacy.Compose{z, privacy.Repeat{Count: 4, Event: privacy.Compose{z, z}}},
+		privacy.Pure{Epsilon: 1}, privacy.BoundedRange{Epsilon: 1}, privacy.ZCDP{Rho: 1}, privacy.Approx{Delta: 1e-9}, privacy.Parallel{Event: z}, privacy.Sampled{Rate: .5, Event: z},
+		privacy.Compose{z, privacy.Approx{Delta: 1e-9}}, privacy.Repeat{Count: 2, Event: privacy.Sampled{Rate: .5, Event: z}}, privacy.Compose{z, privacy.Compose{z, privacy.Pure{Epsilon: 1}}},
+	} {
+		text, err := privacy.MarshalEvent(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := query[bool](t, conn, "SELECT dp_int.is_noise($1::text::jsonb)", string(text))[0]; got != privacy.IsNoise(e) {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
 // Filter 3 admits what adds up to the cap at its order, but for a few last digits, and nothing beyond it.
 func TestTheMixtureEndsAtItsCap(t *testing.T) {
 	conn := database(t)

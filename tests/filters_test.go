@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,63 @@ func TestPureRequestsAndOthersShareAnAccount(t *testing.T) {
 	large.mustRegress(large.analyst, `SELECT * FROM dp_linear_regress($1, 0.1)`, name)
 }
 
+// The first fit of an account has the noise that normal noise alone needs, and can take the whole budget; a
+// later one has that of a fit among others. dp_explain foretells both.
+func TestTheFirstFitHasLessNoise(t *testing.T) {
+	alone, among := privacy.Alone{Accountant: privacy.Concentrated{}}, privacy.Concentrated{}
+	ratio := func(eps, delta float64) float64 {
+		b := privacy.Budget{Epsilon: eps, Delta: delta - privacy.Reserve(delta)}
+		return math.Sqrt(privacy.ZCDPRho(b.Epsilon, b.Delta) / alone.Rho(b))
+	}
+	w := newWorld(t, 1, 0)
+	name := w.sixFeatures(4, 1e-6)
+	noise := func(call string, args ...any) (foretold, had float64) {
+		said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, $2, options => '{"fresh": true}')`, name, args[0])
+		if said["affordable"] != "yes" {
+			t.Errorf("%v: affordable %s", args, said["affordable"])
+		}
+		w.mustRegress(w.analyst, call, append([]any{name}, args...)...)
+		left := one[float64](w, w.analyst, `SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1`, name)
+		if said["epsilon_remaining_after"] != fmt.Sprint(left) {
+			t.Errorf("%v: %v is left, and %s was foretold", args, left, said["epsilon_remaining_after"])
+		}
+		foretold, err := strconv.ParseFloat(said["noise_multiplier"], 64)
+		if err != nil {
+			t.Errorf("%v: noise %q", args, said["noise_multiplier"])
+		}
+		return foretold, one[float64](w, w.analyst, `SELECT (parameters ->> 'noise_multiplier')::float8 FROM dp.releases WHERE dataset = $1 ORDER BY released_at DESC LIMIT 1`, name)
+	}
+	const fit = `SELECT * FROM dp_linear_regress($1, $2, options => '{"fresh": true}')`
+	saidFirst, first := noise(fit, 1.0)
+	if spent := one[float64](w, w.analyst, `SELECT epsilon_spent FROM dp.budget WHERE dataset = $1`, name); spent != 1 {
+		t.Errorf("a first fit at eps 1 spends %v", spent)
+	}
+	saidSecond, second := noise(fit, 1.0)
+	rhos := one[[]float64](w, w.super, `SELECT array_agg(rho::float8 ORDER BY id) FROM dp_int.ledger WHERE kind = 'charge' AND dataset = $1`, name)
+	if want := ratio(1, 1e-6); math.Abs(math.Sqrt(rhos[1]/rhos[0])-want) > 1e-6 || math.Abs(first/second-want) > .01 || math.Abs(saidFirst/first-1) > 1e-4 || math.Abs(saidSecond/second-1) > 1e-4 {
+		t.Errorf("noise %v (foretold %v), then %v (foretold %v), for a rho of %v: a ratio of %v, not %v", first, saidFirst, second, saidSecond, rhos, first/second, want)
+	}
+	whole := newWorld(t, 1, 0)
+	name = whole.sixFeatures(1, 1e-6)
+	whole.mustRegress(whole.analyst, fit, name, 1.0)
+	_, err := regress(whole.analyst, `SELECT * FROM dp_l1_regress($1, 0.01)`, name)
+	whole.wantError(err, "DP002", "and 0 is left")
+	_, err = regress(whole.analyst, fit, name, 0.01)
+	whole.wantError(err, "DP002", "and 0 is left")
+	event, err := privacy.UnmarshalEvent([]byte(one[string](whole, whole.super, `SELECT event::text FROM dp_int.ledger WHERE kind = 'charge' AND dataset = $1`, name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err1 := alone.Epsilon(event, .9e-6)
+	b, err2 := among.Epsilon(event, .9e-6)
+	if err1 != nil || err2 != nil || a > 1 || b < 1.05 {
+		t.Errorf("alone it proves epsilon %v, %v, among others %v, %v", a, err1, b, err2)
+	}
+	if wrong := append(w.verify(), whole.verify()...); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}
+
 // A delta above the account's is refused, however it is asked for, before anything is spent; an answer that was given before is
 // given again.
 func TestADeltaAboveTheBudgetsIsRefused(t *testing.T) {
@@ -221,12 +279,16 @@ func (r *random) holds(l limit, events []privacy.Event) map[string]float64 {
 		}
 	}
 	delta := l.delta * .9
+	alone := math.Inf(1)
+	if len(events) == 1 && privacy.IsNoise(events[0]) {
+		alone = privacy.NoiseEpsilon(2*rho, delta) / l.epsilon
+	}
 	switch r.accounting {
 	case "pure":
 		return map[string]float64{"pure": epsilon / l.epsilon}
 	case "rdp":
 		floor := privacy.RenyiEpsilon(0, l.order, delta)
-		return map[string]float64{"pure": epsilon / l.epsilon, "renyi": divergence / (l.epsilon - floor)}
+		return map[string]float64{"pure": epsilon / l.epsilon, "renyi": divergence / (l.epsilon - floor), "alone": alone}
 	}
 	pure := 0.0
 	for _, e := range events {
@@ -235,7 +297,7 @@ func (r *random) holds(l limit, events []privacy.Event) map[string]float64 {
 		}
 	}
 	cap, order := privacy.ZCDPRho(l.epsilon, delta), privacy.ZCDPOrder(l.epsilon, delta)
-	return map[string]float64{"pure": epsilon / l.epsilon, "rho": rho / cap, "mixture": (pure/order + restRho) / cap}
+	return map[string]float64{"pure": epsilon / l.epsilon, "rho": rho / cap, "mixture": (pure/order + restRho) / cap, "alone": alone}
 }
 
 // admits is the model's decision, and whether it is too close to tell.
@@ -257,8 +319,13 @@ func (r *random) admits(l limit, events []privacy.Event) (ok, close bool) {
 }
 
 // event is one of a size that fits some ten times into a budget, more or less; taste says
-// how many of them are pure.
-func (r *random) event(epsilon, taste float64) privacy.Event {
+// how many of them are pure. Where few are, the first one often fits just once, if it is normal noise.
+func (r *random) event(epsilon, taste float64, first bool) privacy.Event {
+	if first && r.accounting != "pure" && taste < .2 && r.rng.IntN(3) > 0 {
+		rho := privacy.ZCDPRho(epsilon, 1e-6) * (.98 + .2*r.rng.Float64())
+		each := privacy.Gaussian{NoiseMultiplier: 1 / math.Sqrt(rho)}
+		return []privacy.Event{privacy.Compose{each, privacy.Repeat{Count: 1, Event: each}}, privacy.ZCDP{Rho: rho}}[r.rng.IntN(4)/3]
+	}
 	size := epsilon * math.Exp(-3.5*r.rng.Float64())
 	if r.rng.Float64() < taste || r.accounting == "pure" {
 		return []privacy.Event{privacy.Pure{Epsilon: size}, privacy.BoundedRange{Epsilon: size}, privacy.Compose{privacy.Pure{Epsilon: size / 2}, privacy.Pure{Epsilon: size / 4}}}[r.rng.IntN(3)]
@@ -302,7 +369,7 @@ func (r *random) history() string {
 				personal.order = account.order
 			}
 		default:
-			next := standing{event: r.event(account.epsilon, taste), person: r.rng.IntN(2)}
+			next := standing{event: r.event(account.epsilon, taste, len(stand) == 0), person: r.rng.IntN(2)}
 			var all, own []privacy.Event
 			for _, s := range append(slices.Clone(stand), next) {
 				all = append(all, s.event)
@@ -350,9 +417,9 @@ func newRandom(t *testing.T, w *world, accounting string, seed uint64) *random {
 func TestFiltersAgreeWithTheModel(t *testing.T) {
 	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
-	for accounting, filters := range map[string][]string{"pure": {"pure"}, "zcdp": {"pure", "rho", "mixture"}, "rdp": {"pure", "renyi"}} {
+	for accounting, filters := range map[string][]string{"pure": {"pure"}, "zcdp": {"pure", "rho", "mixture", "alone"}, "rdp": {"pure", "renyi", "alone"}} {
 		r := newRandom(t, w, accounting, 1)
-		for range 8 {
+		for range 16 {
 			if wrong := r.history(); wrong != "" {
 				t.Fatal(wrong)
 			}
@@ -372,8 +439,11 @@ func TestTheModelCatchesMutants(t *testing.T) {
 		"filters are mixed":              {"admits_at", "t.rest = 0 AND t.epsilon <= p_epsilon", "t.rest_rho <= p_cap AND t.epsilon <= p_epsilon"},
 		"the rest is forgotten":          {"admits_at", "t.rest = 0 AND ", ""},
 		"the mixture has all of epsilon": {"admits_at", "a * t.rest_rho <= a * p_cap", "a * t.rest_rho <= p_epsilon"},
-		"refunds of the rest are lost":   {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN 0"},
-		"refunds count twice":            {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN -2"},
+		"refunds of the rest are lost":   {"weight_of_rest", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN 0"},
+		"alone beside pure epsilons":     {"admits_at", "t.rest = 1 AND t.epsilon = 0 THEN", "t.rest = 1 THEN"},
+		"two are alone":                  {"admits_at", "t.rest = 1 AND t.epsilon = 0 THEN", "t.rest <= 2 AND t.epsilon = 0 THEN"},
+		"any event is noise":             {"weight_of_rest", "WHEN dp_int.is_noise(e.event) THEN 1", "WHEN true THEN 1"},
+		"half of mu":                     {"noise_delta", "sqrt(2 * p_rho *", "sqrt(0.5 * p_rho *"},
 		"rho of the rest is not added":   {"add_entry", "ELSE coalesce(e.rho, 0) END", "ELSE 0 END"},
 		"a limit of everybody's sums":    {"ledger_charge", "own := dp_int.tally_of(a.id, j.principal)", "own := dp_int.tally_of(a)"},
 	} {
@@ -386,7 +456,7 @@ func TestTheModelCatchesMutants(t *testing.T) {
 				t.Fatal("the function has another text by now")
 			}
 			w.exec(w.super, mutant)
-			for range 20 {
+			for range 30 {
 				if wrong := r.history(); wrong != "" {
 					t.Log(wrong)
 					return
@@ -420,7 +490,11 @@ func (w *world) wantSums() {
 		}
 		s := want[account]
 		if math.IsInf(c.Epsilon, 1) {
-			want[account] = sums{s.rest + 1, s.epsilon, s.rho + c.Rho}
+			weight := 2.
+			if privacy.IsNoise(e) {
+				weight = 1
+			}
+			want[account] = sums{s.rest + weight, s.epsilon, s.rho + c.Rho}
 		} else {
 			want[account] = sums{s.rest, s.epsilon + c.Epsilon, s.rho}
 		}

@@ -50,8 +50,12 @@ func (a Regression) resolve(s table.Shape, b privacy.Budget, accountant privacy.
 	}
 	reserve := privacy.Reserve(b.Delta)
 	budget := privacy.Budget{Epsilon: plan.JustBelow(b.Epsilon), Delta: b.Delta - reserve}
+	rho := privacy.ZCDPRho(budget.Epsilon, budget.Delta)
+	if alone, ok := accountant.(privacy.Alone); ok {
+		rho, accountant = alone.Rho(budget), alone.Accountant
+	}
 	_, rdp := accountant.(privacy.AtOrder)
-	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: privacy.ZCDPRho(budget.Epsilon, budget.Delta), rdp: rdp, why: "asked for"}
+	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: rho, rdp: rdp, why: "asked for"}
 	return p, p.defaults()
 }
 

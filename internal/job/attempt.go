@@ -291,13 +291,9 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*plan.P
 	if published := c.Dataset.RowCount; published != nil {
 		c.sampled(*published)
 	}
-	plan, err := s.plan(c, *c.RowCount)
+	plan, err := s.planCharged(c)
 	if err != nil {
-		return nil, 0, parked("this version of dpsidecar cannot plan what another one charged, and cannot finish the job")
-	}
-	event, err := privacy.UnmarshalEvent(c.Event)
-	if err != nil || !sameEvent(event, plan.Event) {
-		return nil, 0, parked("this version of dpsidecar would spend other than what was charged, and cannot finish the job")
+		return nil, 0, err
 	}
 	at, err := s.place(c, plan, *c.RowCount)
 	if err == nil {
@@ -321,6 +317,29 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*plan.P
 	}
 	return plan, *c.RowCount, err
 }
+
+// planCharged plans a job for what an earlier attempt has charged. Whether that was alone in its account
+// when it was planned is known by its event only.
+func (s *Sidecar) planCharged(c *claim) (*plan.Plan, error) {
+	event, err := privacy.UnmarshalEvent(c.Event)
+	if err != nil {
+		return nil, parked(otherCharge)
+	}
+	why := parked("this version of dpsidecar cannot plan what another one charged, and cannot finish the job")
+	for _, c.Dataset.Alone = range []bool{false, true} {
+		plan, err := s.plan(c, *c.RowCount)
+		switch {
+		case err != nil:
+		case sameEvent(event, plan.Event):
+			return plan, nil
+		default:
+			why = otherCharge
+		}
+	}
+	return nil, why
+}
+
+const otherCharge parked = "this version of dpsidecar would spend other than what was charged, and cannot finish the job"
 
 // sameEvent compares the contents of two events by their JSON.
 func sameEvent(a, b privacy.Event) bool {

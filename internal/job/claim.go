@@ -51,6 +51,7 @@ type claim struct {
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // order of the Renyi divergence; only under rdp
+		Alone      bool     // nothing is charged yet to the account, with blocks to those that are read
 	}
 	Request struct {
 		Eps       float64
@@ -313,15 +314,20 @@ func (c *claim) nameLabels(p *plan.Plan) {
 	}
 }
 
-// accountant returns the accountant of the data set's accounting.
+// accountant returns the accountant of the data set's accounting. The first charge of an account may have
+// less noise.
 func (s *Sidecar) accountant(c *claim) privacy.Accountant {
+	var any privacy.Accountant = privacy.Concentrated{}
 	switch c.Dataset.Accounting {
 	case "pure":
 		return privacy.PureSum{}
 	case "rdp":
-		return privacy.AtOrder{Order: *c.Dataset.Order, Renyi: &s.renyi}
+		any = privacy.AtOrder{Order: *c.Dataset.Order, Renyi: &s.renyi}
 	}
-	return privacy.Concentrated{}
+	if c.Dataset.Alone {
+		return privacy.Alone{Accountant: any}
+	}
+	return any
 }
 
 // claimNext claims the next job of the queue; nil if there is none, or if the schema is no longer that of

@@ -16,7 +16,7 @@ import (
 type totals struct {
 	spent   *big.Rat // in the unit of the accounting
 	epsilon *big.Rat // sum over the charges that have a pure epsilon
-	rest    int      // number of charges that have none
+	rest    int      // 1 for each charge that has none and is normal noise alone, 2 for each other that has none
 	restRho *big.Rat // sum of the rho of these
 	delta   *big.Rat // sum of the deltas of the mechanisms
 }
@@ -37,10 +37,14 @@ func (t *totals) add(b budget, l line) bool {
 		t.epsilon.Add(t.epsilon, exactly(*l.Epsilon))
 		return true
 	}
-	t.rest++
-	if l.Kind == "refund" {
-		t.rest -= 2
+	weight := 2
+	if event, err := privacy.UnmarshalEvent([]byte(l.Event)); err == nil && privacy.IsNoise(event) {
+		weight = 1
 	}
+	if l.Kind == "refund" {
+		weight = -weight
+	}
+	t.rest += weight
 	if l.Rho != nil {
 		t.restRho.Add(t.restRho, exactly(*l.Rho))
 	}
@@ -106,12 +110,25 @@ func (b budget) admits(t totals) bool {
 	if t.delta.Cmp(reserve) > 0 {
 		return false
 	}
-	return t.spent.Cmp(b.cap) <= 0 || b.epsilon != nil && b.accounting != "pure" && (b.admitsPure(t) || b.admitsMixture(t))
+	return t.spent.Cmp(b.cap) <= 0 || b.epsilon != nil && b.accounting != "pure" && (b.admitsPure(t) || b.admitsAlone(t) || b.admitsMixture(t))
 }
 
 // admitsPure is the filter for accounts that use pure mechanisms only: the sum of epsilons is within the
 // budget.
 func (b budget) admitsPure(t totals) bool { return t.rest == 0 && t.epsilon.Cmp(b.epsilon) <= 0 }
+
+// admitsAlone is the filter for a single charge of normal noise alone, which is converted by the exact trade-off
+// function. The database evaluates that in decimals, more closely than float64 does; a relative excess of up to 1e-9 is
+// admitted here.
+func (b budget) admitsAlone(t totals) bool {
+	if t.rest != 1 || t.epsilon.Sign() != 0 || b.cap.Sign() <= 0 {
+		return false
+	}
+	epsilon, _ := b.epsilon.Float64()
+	delta, _ := b.delta.Float64()
+	rho, _ := t.restRho.Float64()
+	return privacy.NoiseEpsilon(2*rho*(1-1e-9), 0.9*delta) <= epsilon
+}
 
 // admitsMixture is the filter that adds pure epsilons to the cost of the other charges at one Renyi order,
 // the order at which the cap was converted. The database computes that order separately, and the two agree

@@ -54,7 +54,7 @@ func (c Contract) Check() error {
 	case c.D < 1 || c.D > maxDimension:
 		return fmt.Errorf("%w: D = %d; it must be in [1, 2^20]", ErrParams, c.D)
 	}
-	return nil
+	return checkGrid(c.D, c.l2Squared())
 }
 
 // bits returns b, where Bound is 2^b grid steps: at most maxBits, and small enough that N contributions of

@@ -31,12 +31,13 @@ func (g Gaussian) Check() error {
 func (g Gaussian) Event() privacy.Event { return privacy.Gaussian(g) }
 
 // Release writes b plus noise to dst; a Sum becomes the mean, (sum + noise) / N.
-// It panics when g.Check refuses, dst does not have b's length, or b was released
-// before.
+// It panics when g.Check refuses, dst does not have b's length or too many
+// coordinates for the grid (see CheckParts), or b was released before.
 func (g Gaussian) Release(dst []float64, b Bounded, src *Source) {
 	if err := g.Check(); err != nil {
 		panic(err.Error())
 	}
+	mustFitGrid(len(dst), b.contract.l2Squared())
 	noise := newGaussianNoise(g.variance(b.contract))
 	from := src.begin(g, b.contract, hook.Totals{Steps: b.totals, SquaredBound: b.contract.l2Squared(), Weight: hook.Once})
 	noise.release(dst, b, from)

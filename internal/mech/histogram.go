@@ -70,7 +70,7 @@ func CheckHistogram(b Bins, n, d int) error {
 	if b.Half < 1 || b.Half > maxDimension/(2*d) {
 		return fmt.Errorf("%w: Half = %d; it must be positive and D times 2 Half at most 2^20", ErrParams, b.Half)
 	}
-	return nil
+	return checkGrid(2*b.Half*d, countContract{n, d}.l2Squared())
 }
 
 // Fork returns an empty Histogram of the same shape, to be merged later.

@@ -28,7 +28,10 @@ func (c MomentContract) Check() error {
 	if c.D > maxMomentDimension {
 		return fmt.Errorf("%w: D = %d; second moments are for at most %d columns", ErrParams, c.D, maxMomentDimension)
 	}
-	return Contract{L2, c.Bound, c.N, c.D}.Check()
+	if err := (Contract{L2, c.Bound, c.N, c.D}).Check(); err != nil {
+		return err
+	}
+	return CheckParts(c.N, c.D, 1)
 }
 
 // bits returns b, where Bound is 2^b grid steps: at most maxBits/2, and small enough that the sum of N
@@ -43,6 +46,11 @@ func (c MomentContract) Step() float64 { return math.Ldexp(c.Bound, -int(c.bits(
 // norm, where entries off the diagonal count twice: 2 16^bits.
 func (c MomentContract) frobeniusSquared() *big.Int {
 	return new(big.Int).Lsh(big.NewInt(2), 4*c.bits())
+}
+
+// leastVariance returns the variance of Gaussian noise off the diagonal at z = 1, in squared grid steps.
+func (c MomentContract) leastVariance() *big.Int {
+	return new(big.Int).Rsh(c.frobeniusSquared(), 1)
 }
 
 // inUnits converts a sum of products in steps to the units of the mean product.
@@ -249,7 +257,8 @@ func (m *Moments) Release(dst []float64, noise MomentNoise, src *Source) {
 
 // ReleaseDisjoint is Release for the moments of several disjoint parts of the records, written one after
 // the other, at the cost of one release. Each is divided by N, the number of records in all parts. It
-// panics when contracts differ and when the parts have more records than N.
+// panics when contracts differ, when the parts have more records than N, and, with Gaussian noise, when
+// CheckParts refuses.
 //
 // Privacy: noise.Event, also if a record is replaced by one of another part (proof: disjoint.md).
 func ReleaseDisjoint(dst []float64, parts []*Moments, noise MomentNoise, src *Source) {
@@ -295,6 +304,7 @@ func joinMoments(parts []*Moments) (contract MomentContract, totals []int64) {
 
 // statistic implements MomentNoise.
 func (g Gaussian) statistic(c MomentContract, totals []int64) hook.Statistic {
+	mustFitGrid(len(totals), c.leastVariance())
 	return hook.Totals{Steps: totals, SquaredBound: c.frobeniusSquared(), Weight: c.weight}
 }
 

@@ -117,13 +117,96 @@ BEGIN
   RETURN greatest(0, divergence + dp_int.renyi_surplus(a, delta));
 END $$;
 
+-- Is this event normal noise on all rows, any number of times, and nothing else? privacy.IsNoise is the same.
+CREATE OR REPLACE FUNCTION dp_int.is_noise(p_event jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE STRICT AS $$
+  SELECT NOT EXISTS (SELECT FROM jsonb_path_query(p_event, '$.** ? (@.type() == "object").keyvalue().key') AS k
+                      WHERE k #>> '{}' NOT IN ('compose', 'repeat', 'count', 'event', 'gaussian', 'noise_multiplier'))
+$$;
+
+-- Mills' ratio of x >= 1, the normal tail beyond x over the density at x, rounded upward or downward: the
+-- continued fraction 1/(x + 1/(x + 2/(x + ...))), which is above the ratio after an even number of steps
+-- and below after an odd one. The number of steps leaves a relative error below 1e-20.
+CREATE OR REPLACE FUNCTION dp_int.mills_ratio(x numeric, upward boolean) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  steps CONSTANT int := 2 * ceil(200 / (x * x) + 10)::int + CASE WHEN upward THEN 0 ELSE 1 END;
+  t numeric := x;
+BEGIN
+  FOR k IN REVERSE steps..1 LOOP
+    t := x + k / t;
+  END LOOP;
+  RETURN 1 / t;
+END $$;
+
+-- The delta that discrete normal noise of this rho leaves at epsilon if nothing else is released, rounded
+-- upward: normal, the trade-off function of a Gaussian with mu^2 = 2 rho (Balle & Wang 2018, Theorem 8),
+-- written as density(a) (ratio(a) - ratio(a + mu)) with Mills' ratio and a = epsilon/mu - mu/2, and
+-- 2^-35 mu^2 because the noise is discrete (internal/mech/rounding.md). slope: how fast normal falls as
+-- epsilon grows. It is not evaluated for a < 1, nor for mu^2 > 128: then it is 1. Numbers have 60 decimals,
+-- and mu > 1e-20, so that a relative 1e-20 covers the errors of all of them.
+CREATE OR REPLACE FUNCTION dp_int.noise_delta(p_rho numeric, p_epsilon numeric, OUT delta numeric, OUT normal numeric, OUT slope numeric)
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  mu CONSTANT numeric := sqrt(2 * p_rho * (1 + 1e-15) + round(0.0, 60)) + 1e-50;
+  a numeric;
+  density numeric;
+BEGIN
+  delta := 1;
+  normal := 1;
+  IF p_rho < 1e-40 OR p_rho > 64 OR p_epsilon < mu + mu * mu / 2 THEN
+    RETURN;
+  END IF;
+  a := (p_epsilon + round(0.0, 60)) / mu - mu / 2;
+  density := CASE WHEN a < 22 THEN exp(-a * a / 2) / sqrt(2 * 3.14159265358979323846264338327950288419716939937510 + round(0.0, 60)) ELSE 1e-100 END;
+  slope := density * dp_int.mills_ratio(a + mu, false);
+  normal := (density * dp_int.mills_ratio(a, true) - slope) * (1 + 1e-20);
+  delta := normal + mu * mu / 34359738368;
+END $$;
+
+-- The least epsilon that noise_delta proves for this rho at delta, rounded upward; NULL where it proves none
+-- below p_above, at which Newton's method begins: in the logarithm of the normal part, which is concave in
+-- epsilon, so that every step ends on the safe side.
+CREATE OR REPLACE FUNCTION dp_int.noise_epsilon(p_rho numeric, p_delta numeric, p_above numeric) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  lowest CONSTANT numeric := sqrt(2 * p_rho * (1 + 1e-15) + round(0.0, 60)) + p_rho * (1 + 1e-15) + 1e-49;  -- mu + mu^2/2
+  proved numeric;
+  tried numeric := round(p_above, 60);
+  n record;
+BEGIN
+  FOR i IN 1..20 LOOP
+    n := dp_int.noise_delta(p_rho, tried);
+    EXIT WHEN n.delta > p_delta OR proved - tried < 1e-14 * tried;
+    proved := tried;
+    tried := greatest(lowest, round(proved + ln(n.normal / (p_delta - n.delta + n.normal)) * n.normal / n.slope, 60));
+  END LOOP;
+  RETURN proved;
+END $$;
+
+-- About the largest rho, rounded downward, of which noise_delta proves epsilon at delta; p_cap, that of
+-- zcdp_rho, where it proves none that is larger.
+CREATE OR REPLACE FUNCTION dp_int.noise_rho(p_epsilon numeric, p_delta numeric, p_cap numeric) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  lo numeric := p_cap;
+  hi numeric := p_cap * 2;
+BEGIN
+  FOR i IN 1..20 LOOP
+    IF (dp_int.noise_delta((lo + hi) / 2, p_epsilon)).delta <= p_delta THEN lo := (lo + hi) / 2; ELSE hi := (lo + hi) / 2; END IF;
+  END LOOP;
+  RETURN lo;
+END $$;
+
 -- Filters. An account admits a charge while at least one of these conditions holds for all charges in
 -- force, the new one included; each was fixed with the budget:
 --   1. all have a pure epsilon, and their sum is at most epsilon
 --   2. spent <= cap, in the unit of the accounting
 --   3. under zcdp: the sum of the epsilons of charges that have one, plus order * rho of the others, is
 --      at most order * cap, at the one order by which cap was converted
--- In addition the deltas of mechanisms must fit the reserve. The three together give the same guarantee
+--   4. there is only one, which is normal noise alone, and its own delta at epsilon is at most that of the
+--      conversion
+-- In addition the deltas of mechanisms must fit the reserve. The four together give the same guarantee
 -- as 2 alone (internal/ledger/filters.md). Where p_cap is 0, only 1 can admit anything that costs. The
 -- order is computed again at each call, to about 1e-13; the factor 1 - 1e-12 covers that error.
 CREATE OR REPLACE FUNCTION dp_int.admits(p_accounting text, p_epsilon numeric, p_delta numeric, p_cap numeric, t dp_int.tally) RETURNS boolean
@@ -137,7 +220,11 @@ DECLARE
 BEGIN
   IF t.spent <= p_cap OR p_accounting <> 'pure' AND t.rest = 0 AND t.epsilon <= p_epsilon THEN
     RETURN true;
-  ELSIF p_accounting <> 'zcdp' OR p_cap <= 0 OR t.rest_rho > p_cap THEN
+  ELSIF p_accounting = 'pure' OR p_cap <= 0 THEN
+    RETURN false;
+  ELSIF t.rest = 1 AND t.epsilon = 0 THEN
+    RETURN (dp_int.noise_delta(t.rest_rho, p_epsilon)).delta <= dp_int.conversion_delta(p_delta);  -- 3 would be 2 here
+  ELSIF p_accounting <> 'zcdp' OR t.rest_rho > p_cap THEN
     RETURN false;
   END IF;
   a := coalesce(p_order, dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(p_delta)::float8));
@@ -179,21 +266,33 @@ BEGIN
     RETURN best;
   ELSIF t.rest = 0 THEN
     RETURN least(best, t.epsilon);
+  ELSIF t.rest = 1 AND t.epsilon = 0 THEN
+    best := least(best, dp_int.noise_epsilon(t.rest_rho, delta, best));
   ELSIF a.accounting = 'zcdp' AND t.epsilon > 0 THEN
     o := dp_int.order_for_mixture(t.epsilon::float8, t.rest_rho::float8, delta::float8);
     best := least(best, greatest(0, (t.epsilon + o * t.rest_rho) * (1 + 1e-15) + dp_int.renyi_surplus(o, delta)));
-    IF best > a.epsilon AND p_spent_delta <= dp_int.reserve(a.delta) AND dp_int.admits(a.accounting, a.epsilon, a.delta, a.cap, t) THEN
-      RETURN a.epsilon;  -- the two orders differ in their last digits
-    END IF;
+  ELSE
+    RETURN best;
+  END IF;
+  IF best > a.epsilon AND p_spent_delta <= dp_int.reserve(a.delta) AND dp_int.admits(a.accounting, a.epsilon, a.delta, a.cap, t) THEN
+    RETURN a.epsilon;  -- the two orders, or the roots, differ in their last digits
   END IF;
   RETURN best;
 END $$;
+
+-- What an entry adds to rest: 0 where it has a pure epsilon; of a charge 1 where it is normal noise alone,
+-- else 2; less than 0 for a refund.
+CREATE OR REPLACE FUNCTION dp_int.weight_of_rest(e dp_int.ledger) RETURNS int
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN e.epsilon IS NOT NULL THEN 0
+              ELSE CASE e.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 ELSE 0 END * CASE WHEN dp_int.is_noise(e.event) THEN 1 ELSE 2 END END
+$$;
 
 -- The sums t with one more entry: a charge adds its costs, a refund subtracts them.
 CREATE OR REPLACE FUNCTION dp_int.add_entry(t dp_int.tally, a dp_int.account, e dp_int.ledger) RETURNS dp_int.tally
 LANGUAGE sql IMMUTABLE AS $$
   SELECT t.spent + coalesce(dp_int.cost(a, e), 0), t.epsilon + coalesce(e.epsilon, 0),
-         t.rest + CASE WHEN e.epsilon IS NOT NULL THEN 0 ELSE CASE e.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 ELSE 0 END END,
+         t.rest + dp_int.weight_of_rest(e),
          t.rest_rho + CASE WHEN e.epsilon IS NOT NULL THEN 0 ELSE coalesce(e.rho, 0) END
 $$;
 

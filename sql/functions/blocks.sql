@@ -430,10 +430,10 @@ DECLARE
 BEGIN
   IF a.block_width IS NOT NULL THEN
     RETURN QUERY
-    SELECT DISTINCT ON (t.spent, t.spent_epsilon, t.rest_rho, t.spent_delta, t.rest > 0) t.*
+    SELECT DISTINCT ON (t.spent, t.spent_epsilon, t.rest_rho, t.spent_delta, least(t.rest, 2)) t.*
       FROM dp_int.account_block t
      WHERE t.account = a.id AND t.block BETWEEN lo AND hi
-     ORDER BY t.spent DESC, t.spent_epsilon DESC, t.rest_rho DESC, t.spent_delta DESC, t.rest > 0 DESC, t.block;
+     ORDER BY t.spent DESC, t.spent_epsilon DESC, t.rest_rho DESC, t.spent_delta DESC, least(t.rest, 2) DESC, t.block;
     IF NOT FOUND THEN
       RETURN NEXT ROW(a.id, lo, 0, 0, 0, 0, 0)::dp_int.account_block;
     END IF;
@@ -468,9 +468,9 @@ DECLARE
   front dp_int.account_block[] := '{}';
   t dp_int.account_block;
 BEGIN
-  FOR t IN SELECT * FROM unnest(p_sums) AS s ORDER BY s.spent DESC, s.spent_epsilon DESC, s.rest_rho DESC, s.spent_delta DESC, s.rest > 0 DESC, s.block LOOP
+  FOR t IN SELECT * FROM unnest(p_sums) AS s ORDER BY s.spent DESC, s.spent_epsilon DESC, s.rest_rho DESC, s.spent_delta DESC, least(s.rest, 2) DESC, s.block LOOP
     IF NOT EXISTS (SELECT FROM unnest(front) AS f WHERE t.spent <= f.spent AND t.spent_epsilon <= f.spent_epsilon AND t.rest_rho <= f.rest_rho
-                                                    AND t.spent_delta <= f.spent_delta AND (t.rest = 0 OR f.rest > 0)) THEN
+                                                    AND t.spent_delta <= f.spent_delta AND (t.rest <= f.rest OR f.rest > 1)) THEN
       front := front || t;
       RETURN NEXT t;
     END IF;
@@ -490,6 +490,7 @@ DECLARE
   proven numeric;
   low numeric;
   cap numeric;
+  rho numeric;
   o numeric;
   mixes boolean;
 BEGIN
@@ -507,12 +508,15 @@ BEGIN
     low := best - 1e-9 * (best + most) - 1e-20;
     cap := dp_int.cap(a.accounting, a.renyi_order, low, a.delta);
     o := coalesce(dp_int.order_of_limit(a.accounting, low, a.delta), 1);
+    rho := CASE WHEN EXISTS (SELECT FROM unnest(near) AS t WHERE t.rest + x.rest = 1 AND t.spent_epsilon + x.epsilon = 0)
+                THEN dp_int.noise_rho(low, dp_int.conversion_delta(a.delta), dp_int.zcdp_rho(low, dp_int.conversion_delta(a.delta))) END;
     mixes := a.accounting = 'zcdp' AND o * cap <= low;  -- else filter 3 admits pure epsilons that filter 1 does not, which least_epsilon does not use
     near := ARRAY(
       SELECT t
         FROM unnest(near) AS t,
              LATERAL (SELECT least(o * (t.spent + x.spent - cap),
                                    CASE WHEN a.accounting <> 'pure' AND t.rest + x.rest = 0 THEN t.spent_epsilon + x.epsilon - low END,
+                                   CASE WHEN a.accounting <> 'pure' AND t.rest + x.rest = 1 AND t.spent_epsilon + x.epsilon = 0 THEN o * (t.rest_rho + x.rest_rho - rho) END,
                                    CASE WHEN mixes THEN t.spent_epsilon + x.epsilon + o * (t.rest_rho + x.rest_rho - cap) END)) AS g(excess)
        WHERE g.excess > 0
        ORDER BY g.excess DESC);
@@ -631,7 +635,7 @@ BEGIN
       SELECT format('block %s of account %s', coalesce(b.block, s.block), coalesce(b.account, s.account))
         FROM dp_int.account_block b
         FULL JOIN (SELECT l.account, g.block, sum(dp_int.cost(a, l)) AS spent, coalesce(sum(l.epsilon), 0) AS spent_epsilon,
-                          coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 ELSE -1 END) FILTER (WHERE l.epsilon IS NULL), 0) AS rest,
+                          sum(dp_int.weight_of_rest(l)) AS rest,
                           coalesce(sum(l.rho) FILTER (WHERE l.epsilon IS NULL), 0) AS rest_rho, sum(l.delta) AS spent_delta
                      FROM dp_int.ledger l
                      JOIN dp_int.account a ON a.id = l.account,

@@ -115,6 +115,12 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Is nothing charged to the account, with blocks to these? Then the next charge may be alone in it.
+CREATE OR REPLACE FUNCTION dp_int.is_uncharged(a dp_int.account, p_blocks int8range) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT a.accounting <> 'pure' AND NOT EXISTS (SELECT FROM dp_int.sums_of(a, p_blocks) AS s WHERE s.rest > 0 OR s.spent_epsilon > 0)
+$$;
+
 -- The public facts about a data set from which sidecars plan jobs and explanations. The scales are those
 -- of the request: a job that was charged is tried again under its own. persons and rows are the
 -- registered numbers, where those replace a count, for all blocks that the request reads.
@@ -122,7 +128,7 @@ CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint, p_request jsonb) RETUR
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', dp_int.request_scales(d.id, p_request),
                             'flags', ARRAY(SELECT c FROM unnest(d.target || d.features) AS c WHERE dp_int.is_boolean(d.relid, c)), 'unit', d.unit, 'max_rows', d.max_rows, 'persons', d.persons * w.blocks, 'rows', d.block_rows * w.blocks, 'row_count', d.row_count,
-                            'block', d.block, 'block_type', d.block_type, 'accounting', a.accounting, 'order', a.renyi_order, 'placement', d.placement, 'distribution', d.distribution,
+                            'block', d.block, 'block_type', d.block_type, 'accounting', a.accounting, 'order', a.renyi_order, 'alone', dp_int.is_uncharged(a, dp_int.blocks_read(d.id, p_request)), 'placement', d.placement, 'distribution', d.distribution,
                             'servers', CASE WHEN d.distribution IS NOT NULL THEN dp_int.foreign_servers(d.relid) END, 'nodes', CASE WHEN d.distribution IS NOT NULL THEN dp_int.sharing_nodes(d.relid) END, 'citus', to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL)
     FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account,
          LATERAL (SELECT coalesce(upper(b) - lower(b), 1) FROM dp_int.blocks_read(d.id, p_request) AS b) AS w(blocks)

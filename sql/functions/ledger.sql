@@ -104,7 +104,8 @@ END $$;
 
 -- Initialises the filters of accounts whose budget was set by a version without filters: their sums are
 -- computed from the ledger, and an entry records that all filters of their budget hold from here on. An
--- account of a copy that was left no budget has none by any filter.
+-- account of a copy that was left no budget has none by any filter. What is proven of any account is
+-- computed by the filters that there are now.
 CREATE OR REPLACE FUNCTION dp_int.bring_filters() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -115,9 +116,9 @@ BEGIN
                                       WHERE l.account = n.id AND l.kind = 'budget' AND l.event ? 'budget' ORDER BY l.seq DESC LIMIT 1) IS NULL
             ORDER BY n.id FOR UPDATE LOOP
     UPDATE dp_int.account n SET spent_epsilon = s.epsilon, rest = s.rest, rest_rho = s.rest_rho
-      FROM dp_int.entry_sums AS s WHERE n.id = a.id AND s.account = a.id AND s.everybody;
+      FROM dp_int.entry_sums() AS s WHERE n.id = a.id AND s.account = a.id AND s.everybody;
     UPDATE dp_int.caller_total t SET spent_epsilon = s.epsilon, rest = s.rest, rest_rho = s.rest_rho
-      FROM dp_int.entry_sums AS s WHERE t.account = a.id AND s.account = a.id AND NOT s.everybody AND s.principal = t.principal;
+      FROM dp_int.entry_sums() AS s WHERE t.account = a.id AND s.account = a.id AND NOT s.everybody AND s.principal = t.principal;
     PERFORM dp_int.prove(a.id);
     IF (SELECT l.event ? 'adopt' FROM dp_int.ledger l WHERE l.account = a.id AND l.kind = 'budget' AND l.event ? 'budget' ORDER BY l.seq DESC LIMIT 1) THEN
       UPDATE dp_int.account n SET epsilon = least(n.epsilon, n.proven_epsilon), cap = 0 WHERE n.id = a.id RETURNING * INTO a;
@@ -125,6 +126,7 @@ BEGIN
     PERFORM dp_int.ledger_budget(a.id, (SELECT d.name FROM dp_int.dataset d WHERE d.account = a.id ORDER BY d.unregistered_at DESC NULLS FIRST, d.id DESC LIMIT 1), session_user,
       jsonb_build_object('upgrade', jsonb_build_object('filters', 'all'), 'budget', dp_int.describe_budget(a, a.epsilon, a.delta)));
   END LOOP;
+  PERFORM dp_int.prove(n.id) FROM dp_int.account n;  -- by the filters of these functions
 END $$;
 
 -- Why somebody's job on a data set that was unregistered, or is no longer granted, is refused.
@@ -286,10 +288,12 @@ LANGUAGE plpgsql AS $$
 DECLARE
   before_epsilon CONSTANT numeric := dp_int.least_epsilon(a, t, a.spent_delta);
   after_epsilon CONSTANT numeric := dp_int.least_epsilon(a, dp_int.add_entry(t, a, e), a.spent_delta + e.delta);
+  -- A request that takes the whole budget leaves a few last digits of it.
+  left_epsilon CONSTANT numeric := CASE WHEN p_epsilon - before_epsilon > 1e-9 * p_epsilon THEN p_epsilon - before_epsilon ELSE 0 END;
   remedy text := 'ask the steward for dp_set_budget';
   -- Under zCDP the eps of a request is more than what it adds to the epsilon spent, once something is spent, or where its delta is below the budget's.
   most CONSTANT text := dp_int.shown_affordable(a, p_eps)
-    || CASE WHEN p_eps > (p_epsilon - before_epsilon) * 1.02 THEN format(' (%s, it costs the %s left)', CASE WHEN t.spent > 0 THEN 'added to what was asked before' ELSE 'at its delta, below the budget''s' END, dp_int.shown_remaining(p_epsilon - before_epsilon)) ELSE '' END;
+    || CASE WHEN p_eps > left_epsilon * 1.02 THEN format(' (%s, it costs the %s left)', CASE WHEN t.spent > 0 THEN 'added to what was asked before' ELSE 'at its delta, below the budget''s' END, dp_int.shown_remaining(left_epsilon)) ELSE '' END;
   asked_delta CONSTANT numeric := (SELECT delta FROM dp_int.job WHERE id = e.job);
   asked_eps CONSTANT numeric := (SELECT eps FROM dp_int.job WHERE id = e.job);
   why CONSTANT text := CASE WHEN after_epsilon - before_epsilon <= asked_eps * 1.001 OR after_epsilon = 'Infinity' THEN ''
@@ -301,7 +305,7 @@ BEGIN
     remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
   END IF;
   remedy := CASE WHEN p_both IS NOT NULL THEN p_both
-                 WHEN before_epsilon >= p_epsilon THEN 'A' || substr(remedy, 2)
+                 WHEN left_epsilon = 0 THEN 'A' || substr(remedy, 2)
                  WHEN asked_delta > a.delta THEN concat('Ask with a smaller delta, at most ', a.delta::float8, ', ', 'or with a smaller eps at this delta, ' || most || ', ', 'or ', remedy)
                  WHEN p_eps = 0 THEN concat('With this method no eps would do beside what was asked with others: ', CASE WHEN t.rest = 0 THEN 'ask dp_l1_regress, or ' END, remedy)
                  WHEN a.accounting = 'pure' THEN format('Ask with eps %s, or %s', dp_int.shown_affordable(a, p_eps), remedy)
@@ -310,7 +314,7 @@ BEGIN
     CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
          ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
     p_caller, p_dataset, dp_int.shown_epsilon(before_epsilon), dp_int.shown_epsilon(after_epsilon), p_epsilon::float8, ' at delta ' || nullif(a.delta, 0)::float8,
-    dp_int.shown_epsilon(after_epsilon - before_epsilon), dp_int.shown_remaining(p_epsilon - before_epsilon), why)
+    dp_int.shown_epsilon(after_epsilon - before_epsilon), dp_int.shown_remaining(left_epsilon), why)
     USING ERRCODE = 'DP002', HINT = remedy || concat('. ', p_block || ' ') || 'No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 

@@ -88,13 +88,3 @@ CREATE OR REPLACE VIEW dp_int.my_grant AS
    WHERE pg_has_role((SELECT dp.caller()), r.oid, 'USAGE')
    ORDER BY g.dataset, r.rolname <> (SELECT dp.caller()), g.epsilon DESC NULLS FIRST;
 COMMENT ON VIEW dp_int.my_grant IS 'dp_int.grant_of for whoever is logged in.';
-
-CREATE OR REPLACE VIEW dp_int.entry_sums AS
-  SELECT l.account, j.principal, grouping(j.principal) = 1 AS everybody, coalesce(sum(l.epsilon), 0) AS epsilon,
-         coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 ELSE -1 END) FILTER (WHERE l.epsilon IS NULL), 0) AS rest,
-         coalesce(sum(l.rho) FILTER (WHERE l.epsilon IS NULL), 0) AS rest_rho
-    FROM dp_int.ledger l
-    LEFT JOIN dp_int.job j ON j.id = l.job
-   WHERE l.kind <> 'budget'
-   GROUP BY GROUPING SETS ((l.account), (l.account, j.principal));
-COMMENT ON VIEW dp_int.entry_sums IS 'What a dp_int.tally holds beside spent, added up from the entries: of each principal of an account, and of everybody.';

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/table"
+	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
 
@@ -15,6 +16,10 @@ const (
 	MinEpsilon = 1e-10
 	MaxEpsilon = 1e4
 )
+
+// maxExtraColumns is more than any release has columns beside its coefficients: with so many, even one coefficient
+// has as many products as a histogram of magnitudes has bins.
+const maxExtraColumns = 64
 
 // Check refuses a budget or a shape that no algorithm can work with.
 //
@@ -28,6 +33,8 @@ func Check(s table.Shape, b privacy.Budget) error {
 		return fmt.Errorf("%w: there are no rows", ErrInfeasible)
 	case s.D < 1:
 		return fmt.Errorf("%w: there is no coefficient; name a feature or keep the intercept", ErrInfeasible)
+	case mech.CheckParts(s.N, s.D+maxExtraColumns, max(1, s.GroupCount)) != nil:
+		return fmt.Errorf("%w: %d coefficients and %d groups are too many for %d rows, whose sums leave them too few digits; fit a sample of the rows with option \"sample_rows\"", ErrInfeasible, s.D, s.GroupCount, s.N)
 	}
 	return nil
 }
