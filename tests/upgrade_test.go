@@ -14,6 +14,7 @@ import (
 
 	"dpsidecar/internal/dev"
 	"dpsidecar/internal/install"
+	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/privacy"
 )
 
@@ -289,5 +290,53 @@ func TestUpgradeReplacesFunctionsWithOtherColumns(t *testing.T) {
 	w.upgrade()
 	if v, err := install.Version(context.Background(), config); err != nil || v != install.Latest() {
 		t.Errorf("version %d, %v", v, err)
+	}
+}
+
+// What accounts of before have charged counts as it does in new ones: a step down counts every charge without a pure epsilon
+// once, an upgrade one of normal noise once and others twice, for accounts, callers and blocks, and proves of each what
+// its charges prove.
+func TestUpgradeCountsNoiseAlone(t *testing.T) {
+	t.Parallel()
+	h := newBlockHistory(t, "zcdp", 5)
+	noise := privacy.Gaussian{NoiseMultiplier: 9}
+	if _, err := chargeAs(context.Background(), h.super, h.super, h.sixFeatures(4, 1e-6), h.person, ledger.Entry{Event: noise, Rows: 1000}); err != nil { // to an account without blocks
+		t.Fatal(err)
+	}
+	h.begin(2, 1e-6)
+	for k, events := range [][]privacy.Event{{noise}, {noise, noise}, {privacy.ZCDP{Rho: .01}}, {privacy.Pure{Epsilon: .1}}} {
+		for _, e := range events {
+			if !h.charge(&blockCharge{lo: 2 * k, hi: 2*k + 2, event: e}) {
+				t.Fatalf("%v is refused", e)
+			}
+		}
+	}
+	config, err := pgx.ParseConfig(h.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rests := func() string {
+		return one[string](h.world, h.super, `SELECT concat_ws('; ', (SELECT string_agg(rest::text, ' ' ORDER BY id) FROM dp_int.account WHERE spends > 0),
+			(SELECT string_agg(rest::text, ' ' ORDER BY account, block) FROM dp_int.account_block), (SELECT string_agg(rest::text, ' ' ORDER BY account, caller) FROM dp_int.caller_total))`)
+	}
+	if now := rests(); now != "1 5; 1 1 2 2 2 2 0 0; 1 5" {
+		t.Errorf("at first: %s", now)
+	}
+	for at := install.Latest(); at > 45; {
+		if at, err = install.Down(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if before := rests(); before != "1 4; 1 1 2 2 1 1 0 0; 1 4" {
+		t.Errorf("down: %s", before)
+	}
+	// About what an older program proves of normal noise.
+	h.exec(h.super, `UPDATE dp_int.account SET proven_epsilon = proven_epsilon * 1.08; UPDATE dp_int.caller_total SET proven_epsilon = proven_epsilon * 1.08`)
+	h.upgrade()
+	if again := rests(); again != "1 5; 1 1 2 2 2 2 0 0; 1 5" {
+		t.Errorf("up again: %s", again)
+	}
+	if wrong := h.verify(); len(wrong) > 0 {
+		t.Error(wrong)
 	}
 }
