@@ -109,7 +109,7 @@ func checkEdge(r *release.Result, size, radius float64) {
 	if size >= cutFraction*radius {
 		r.Cut = true
 		switch { // keep a more specific reason
-		case r.WhyNull == farFromScales:
+		case r.WhyNull == farFromScales, r.WhyNull == lowInformation:
 		case r.Hidden != nil:
 			withhold(r, hiddenDirection)
 		default:

@@ -286,14 +286,18 @@ BEGIN
   END IF;
 END $$;
 
--- Tells callers who read coefficients that the radius may have cut them.
+-- Tells callers who read coefficients that the radius may have cut them; where information is low noise is likely to
+-- have carried them there.
 CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r CONSTANT dp_int.release := (SELECT r FROM dp_int.release r WHERE r.id = p_release);
   radius CONSTANT float8 := r.parameters ->> 'radius';
 BEGIN
-  IF r.cut THEN
+  IF r.cut AND r.why_null LIKE 'low information%' THEN
+    RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows, as noise makes them with so few rows for this eps'
+      USING HINT = format('The radius was %s. Ask with more eps or fewer features.', radius);
+  ELSIF r.cut THEN
     RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit'
       USING HINT = format('The radius was %s: for instance options => %L, which is another request. %s', radius, jsonb_build_object('radius', least(1e9, 10 * radius)), dp_int.who_gives_scales());
   END IF;
