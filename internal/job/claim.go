@@ -317,17 +317,17 @@ func (c *claim) nameLabels(p *plan.Plan) {
 // accountant returns the accountant of the data set's accounting. The first charge of an account may have
 // less noise.
 func (s *Sidecar) accountant(c *claim) privacy.Accountant {
-	var any privacy.Accountant = privacy.Concentrated{}
+	var among privacy.Accountant = privacy.Concentrated{}
 	switch c.Dataset.Accounting {
 	case "pure":
 		return privacy.PureSum{}
 	case "rdp":
-		any = privacy.AtOrder{Order: *c.Dataset.Order, Renyi: &s.renyi}
+		among = privacy.AtOrder{Order: *c.Dataset.Order, Renyi: &s.renyi}
 	}
 	if c.Dataset.Alone {
-		return privacy.Alone{Accountant: any}
+		return privacy.Alone{Accountant: among}
 	}
-	return any
+	return among
 }
 
 // claimNext claims the next job of the queue; nil if there is none, or if the schema is no longer that of
