@@ -179,6 +179,67 @@ func TestTheFirstFitHasLessNoise(t *testing.T) {
 	}
 }
 
+// A fit is planned to be alone only where it can be: of two first ones at once the later is planned again as one among
+// others, and in fresh blocks a fit of somebody with a limit has the price that his limit is held against.
+func TestNoiseIsOnlyLessWhereItMayBeAlone(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.sixFeatures(1, 1e-6)
+	holder := w.connect(w.system.SuperuserURL())
+	w.exec(holder, `BEGIN`)
+	w.exec(holder, `SELECT FROM dp_int.account a JOIN dp_int.dataset d ON d.account = a.id WHERE d.name = $1 FOR UPDATE OF a`, name)
+	for _, eps := range []float64{.6, .7} {
+		w.exec(w.analyst, `SELECT dp_submit('linear', $1, $2)`, name, eps)
+	}
+	w.eventually("both wait for the account", func() bool {
+		return one[int](w, w.super, `SELECT count(*)::int FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%job_charge%'`) == 2
+	})
+	w.exec(holder, `COMMIT`)
+	w.eventually("both are answered", func() bool {
+		return one[int](w, w.analyst, `SELECT count(*)::int FROM dp.jobs WHERE dataset = $1 AND status = 'done'`, name) == 2
+	})
+	if left := one[string](w, w.analyst, `SELECT concat_ws(' ', epsilon_spent > 0.95, epsilon_remaining) FROM dp.budget WHERE dataset = $1`, name); !strings.HasPrefix(left, "t 0.0") {
+		t.Errorf("after two requests that fit if one is alone no more: %s", left)
+	}
+
+	blocks := newWorld(t, 1, 0)
+	name = blocks.admissions(1, 1e-6)
+	blocks.exec(blocks.steward, `SELECT dp_grant($1, $2, 1)`, name, blocks.person)
+	const ask = `SELECT * FROM dp_linear_regress($1, 0.69, over => $2::text::daterange)`
+	for _, window := range []string{blocks.window(60, 30), blocks.window(30, 0)} {
+		if said := blocks.explain(blocks.analyst, `SELECT * FROM dp_explain('linear', $1, 0.69, over => $2::text::daterange)`, name, window); said["affordable"] != "yes" {
+			t.Errorf("%s: affordable %s", window, said["affordable"])
+		}
+		blocks.mustRegress(blocks.analyst, ask, name, window)
+	}
+	for _, x := range []*world{w, blocks} {
+		if wrong := x.verify(); len(wrong) > 0 {
+			t.Error(wrong)
+		}
+	}
+}
+
+// Where what is left of epsilon cannot be asked for at any eps, nothing is said to be left.
+func TestNothingIsLeftThatNobodyCanAskFor(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.sixFeatures(1, 1e-6)
+	said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 0.97)`, name)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.97)`, name)
+	if left := one[string](w, w.analyst, `SELECT concat_ws(' ', epsilon_spent, epsilon_remaining) FROM dp.budget WHERE dataset = $1`, name); left != "0.97 0" || said["epsilon_remaining_after"] != "0" {
+		t.Errorf("spent and left: %s; foretold: %s", left, said["epsilon_remaining_after"])
+	}
+	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.001)`, name)
+	w.wantError(err, "DP002", "and 0 is left")
+	if strings.Contains(hint(err), "no eps would do") || !strings.Contains(hint(err), "Ask the steward for dp_set_budget") {
+		t.Errorf("the hint is %q", hint(err))
+	}
+	blocks := newWorld(t, 1, 0)
+	name = blocks.admissions(1, 1e-6)
+	blocks.mustRegress(blocks.analyst, `SELECT * FROM dp_linear_regress($1, 0.97, over => $2::text::daterange)`, name, blocks.window(40, 10))
+	if left := all[string](blocks, blocks.analyst, `SELECT concat_ws(' ', epsilon_spent, epsilon_remaining) FROM dp_blocks($1)`, name); !slices.Equal(left, []string{"0 1", "0.97 0", "0 1"}) {
+		t.Errorf("blocks: %q", left)
+	}
+}
+
 // A delta above the account's is refused, however it is asked for, before anything is spent; an answer that was given before is
 // given again.
 func TestADeltaAboveTheBudgetsIsRefused(t *testing.T) {

@@ -52,7 +52,7 @@ func (a Regression) resolve(s table.Shape, b privacy.Budget, accountant privacy.
 	budget := privacy.Budget{Epsilon: plan.JustBelow(b.Epsilon), Delta: b.Delta - reserve}
 	rho := privacy.ZCDPRho(budget.Epsilon, budget.Delta)
 	if alone, ok := accountant.(privacy.Alone); ok {
-		rho, accountant = alone.Rho(budget), alone.Accountant
+		rho, accountant = max(rho, alone.Rho(budget)), alone.Accountant
 	}
 	_, rdp := accountant.(privacy.AtOrder)
 	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: rho, rdp: rdp, why: "asked for"}

@@ -226,17 +226,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*plan.P
 	if _, err := arrowio.Describe(ctx, conn, c.pull(n)); err != nil {
 		return nil, 0, relationFailure(err)
 	}
-	plan, at, err := s.check(c, n)
-	if err == nil {
-		err = s.makeRoom(c, at, n)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	c.at = at
-	head, err := ledger.Charge(ctx, s.autocommit, c.owner(), ledger.Entry{
-		Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic, Accounting: c.Dataset.Accounting, Order: c.Dataset.Order,
-	})
+	plan, head, err := s.planAndCharge(ctx, c, n)
 	switch {
 	case err != nil:
 		return nil, 0, asFailure(err)
@@ -253,6 +243,31 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*plan.P
 		return nil, 0, errUnwanted
 	}
 	return plan, n, nil
+}
+
+// planAndCharge plans a job of n rows and charges it; the head is nil if nobody wants the job any more. A charge that is
+// refused although it was planned to be alone in its account is planned once more, as one among others: another
+// may have been charged first. If it is too much, the refusal then says what it costs among others.
+//
+// Errors: those of check and of ledger.Charge.
+func (s *Sidecar) planAndCharge(ctx context.Context, c *claim, n int64) (*plan.Plan, *ledger.Head, error) {
+	for {
+		plan, at, err := s.check(c, n)
+		if err == nil && c.disk == nil {
+			err = s.makeRoom(c, at, n)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		c.at = at
+		head, err := ledger.Charge(ctx, s.autocommit, c.owner(), ledger.Entry{
+			Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic, Accounting: c.Dataset.Accounting, Order: c.Dataset.Order,
+		})
+		if refusal := new(ledger.Refusal); !c.Alone || !errors.As(err, &refusal) || refusal.SQLSTATE != "DP002" {
+			return plan, head, err
+		}
+		c.Alone = false
+	}
 }
 
 // check plans a job of n rows and decides where the rows go.
@@ -326,7 +341,7 @@ func (s *Sidecar) planCharged(c *claim) (*plan.Plan, error) {
 		return nil, parked(otherCharge)
 	}
 	why := parked("this version of dpsidecar cannot plan what another one charged, and cannot finish the job")
-	for _, c.Dataset.Alone = range []bool{false, true} {
+	for _, c.Alone = range []bool{false, true} {
 		plan, err := s.plan(c, *c.RowCount)
 		switch {
 		case err != nil:

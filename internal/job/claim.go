@@ -51,7 +51,6 @@ type claim struct {
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // order of the Renyi divergence; only under rdp
-		Alone      bool     // nothing is charged yet to the account, with blocks to those that are read
 	}
 	Request struct {
 		Eps       float64
@@ -68,6 +67,7 @@ type claim struct {
 		Categories map[string][]string // levels of each category column
 		WhereLevel map[string][]string `json:"where_level"` // levels of a category whose rows are used, if not all are
 	}
+	Alone    bool            // whether the job's charge may be the only one of its account
 	Scored   *scored         // the release to score; nil if the job is not a score
 	RowCount *int64          `json:"row_count"`
 	Event    json.RawMessage // the event that an earlier attempt charged
@@ -324,7 +324,7 @@ func (s *Sidecar) accountant(c *claim) privacy.Accountant {
 	case "rdp":
 		among = privacy.AtOrder{Order: *c.Dataset.Order, Renyi: &s.renyi}
 	}
-	if c.Dataset.Alone {
+	if c.Alone {
 		return privacy.Alone{Accountant: among}
 	}
 	return among

@@ -118,8 +118,8 @@ func (b budget) admits(t totals) bool {
 func (b budget) admitsPure(t totals) bool { return t.rest == 0 && t.epsilon.Cmp(b.epsilon) <= 0 }
 
 // admitsAlone is the filter for a single charge of normal noise alone, which is converted by the exact trade-off
-// function. The database evaluates that in decimals, more closely than float64 does; a relative excess of up to 1e-9 is
-// admitted here.
+// function. The database evaluates that in decimals, more closely than float64 does where epsilon is tiny; a relative excess
+// of up to 1e-6 is admitted here.
 func (b budget) admitsAlone(t totals) bool {
 	if t.rest != 1 || t.epsilon.Sign() != 0 || b.cap.Sign() <= 0 {
 		return false
@@ -127,7 +127,7 @@ func (b budget) admitsAlone(t totals) bool {
 	epsilon, _ := b.epsilon.Float64()
 	delta, _ := b.delta.Float64()
 	rho, _ := t.restRho.Float64()
-	return privacy.NoiseEpsilon(2*rho*(1-1e-9), 0.9*delta) <= epsilon
+	return privacy.NoiseEpsilon(2*rho*(1-1e-6), 0.9*delta) <= epsilon
 }
 
 // admitsMixture is the filter that adds pure epsilons to the cost of the other charges at one Renyi order,

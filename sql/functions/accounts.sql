@@ -144,7 +144,7 @@ END $$;
 -- written as density(a) (ratio(a) - ratio(a + mu)) with Mills' ratio and a = epsilon/mu - mu/2, and
 -- 2^-35 mu^2 because the noise is discrete (internal/mech/rounding.md). slope: how fast normal falls as
 -- epsilon grows. It is not evaluated for a < 1, nor for mu^2 > 128: then it is 1. Numbers have 60 decimals,
--- and mu > 1e-20, so that a relative 1e-20 covers the errors of all of them.
+-- exp 16 digits at least, and mu > 1e-20, so that a relative 1e-14 covers the errors of all of them.
 CREATE OR REPLACE FUNCTION dp_int.noise_delta(p_rho numeric, p_epsilon numeric, OUT delta numeric, OUT normal numeric, OUT slope numeric)
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
@@ -160,21 +160,55 @@ BEGIN
   a := (p_epsilon + round(0.0, 60)) / mu - mu / 2;
   density := CASE WHEN a < 22 THEN exp(-a * a / 2) / sqrt(2 * 3.14159265358979323846264338327950288419716939937510 + round(0.0, 60)) ELSE 1e-100 END;
   slope := density * dp_int.mills_ratio(a + mu, false);
-  normal := (density * dp_int.mills_ratio(a, true) - slope) * (1 + 1e-20);
+  normal := (density * dp_int.mills_ratio(a, true) - slope) * (1 + 1e-14);
   delta := normal + mu * mu / 34359738368;
+END $$;
+
+-- The normal part of noise_delta in float8, and its slope, for the search of noise_epsilon. It is close where mu is not tiny.
+CREATE OR REPLACE FUNCTION dp_int.near_noise_delta(mu float8, epsilon float8, OUT normal float8, OUT slope float8)
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  a CONSTANT float8 := epsilon / mu - mu / 2;
+  density CONSTANT float8 := exp(-least(a, 37) ^ 2 / 2) / sqrt(2 * pi());
+  near float8 := a;
+  far float8 := a + mu;
+BEGIN
+  FOR k IN REVERSE ceil(200 / (a * a) + 20)::int..1 LOOP
+    near := a + k / near;
+    far := a + mu + k / far;
+  END LOOP;
+  slope := density / far;
+  normal := density / near - slope;
 END $$;
 
 -- The least epsilon that noise_delta proves for this rho at delta, rounded upward; NULL where it proves none
 -- below p_above, at which Newton's method begins: in the logarithm of the normal part, which is concave in
--- epsilon, so that every step ends on the safe side.
+-- epsilon, so that every step ends on the safe side. What float8 finds is checked in decimals, which search by
+-- themselves where it is not found.
 CREATE OR REPLACE FUNCTION dp_int.noise_epsilon(p_rho numeric, p_delta numeric, p_above numeric) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   lowest CONSTANT numeric := sqrt(2 * p_rho * (1 + 1e-15) + round(0.0, 60)) + p_rho * (1 + 1e-15) + 1e-49;  -- mu + mu^2/2
+  mu CONSTANT float8 := sqrt(2 * p_rho::float8);
+  left_delta CONSTANT float8 := p_delta - p_rho / 17179869184;  -- but for 2^-35 mu^2
+  guess float8 := p_above;
   proved numeric;
-  tried numeric := round(p_above, 60);
+  tried numeric;
+  f record;
   n record;
 BEGIN
+  IF p_rho BETWEEN 1e-18 AND 64 AND left_delta BETWEEN 1e-200 AND 0.2 AND p_above > lowest THEN
+    FOR i IN 1..20 LOOP
+      f := dp_int.near_noise_delta(mu, guess);
+      EXIT WHEN NOT f.normal > 0 OR abs(f.normal / left_delta - 1) < 1e-11;
+      guess := greatest(lowest::float8, guess + ln(f.normal / left_delta) * f.normal / f.slope);
+    END LOOP;
+    tried := greatest(lowest, round(guess::numeric * (1 + 1e-11), 60));
+    IF tried < p_above AND (dp_int.noise_delta(p_rho, tried)).delta <= p_delta AND (tried = lowest OR (dp_int.noise_delta(p_rho, greatest(lowest, tried * (1 - 1e-10)))).delta > p_delta) THEN
+      RETURN tried;
+    END IF;
+  END IF;
+  tried := round(p_above, 60);
   FOR i IN 1..20 LOOP
     n := dp_int.noise_delta(p_rho, tried);
     EXIT WHEN n.delta > p_delta OR proved - tried < 1e-14 * tried;
@@ -230,6 +264,11 @@ BEGIN
   a := coalesce(p_order, dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(p_delta)::float8));
   RETURN t.epsilon + a * t.rest_rho <= a * p_cap * (1 - 1e-12);
 END $$;
+
+-- Does a limit of this cap admit nothing more at any eps, whatever the epsilon says that is left? So where normal noise alone
+-- exceeds the cap, and in a copy that was left no budget.
+CREATE OR REPLACE FUNCTION dp_int.is_closed(p_accounting text, p_cap numeric, t dp_int.tally) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$ SELECT p_accounting <> 'pure' AND t.rest > 0 AND (p_cap <= 0 OR t.epsilon = 0 AND t.spent > p_cap) $$;
 
 -- The order of filter 3 of a limit, NULL where there is none.
 CREATE OR REPLACE FUNCTION dp_int.order_of_limit(p_accounting text, p_epsilon numeric, p_delta numeric) RETURNS numeric

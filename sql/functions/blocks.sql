@@ -592,16 +592,16 @@ BEGIN
                                        (SELECT max(m.block) FROM dp_int.account_block m WHERE m.account = a.id))) AS g(block)
       LEFT JOIN dp_int.account_block b ON b.account = a.id AND b.block = g.block),
   proven AS (
-    SELECT k.*, n.proven_epsilon
+    SELECT k.*, n.proven_epsilon, dp_int.is_closed(a.accounting, least(a.cap, d.cap), dp_int.tally_of(n)) AS closed
       FROM (SELECT DISTINCT spent, spent_epsilon, rest, rest_rho, spent_delta FROM known) AS k,
            dp_int.at_block(a, ROW(a.id, 0, k.spent, k.spent_epsilon, k.rest, k.rest_rho, k.spent_delta)::dp_int.account_block) AS n),
   runs AS (
-    SELECT k.block, p.proven_epsilon, k.block - row_number() OVER (PARTITION BY p.proven_epsilon ORDER BY k.block) AS run
+    SELECT k.block, p.proven_epsilon, p.closed, k.block - row_number() OVER (PARTITION BY p.proven_epsilon, p.closed ORDER BY k.block) AS run
       FROM known k JOIN proven p USING (spent, spent_epsilon, rest, rest_rho, spent_delta))
   SELECT dp_int.block_start(a.block_origin, a.block_width, min(r.block)), dp_int.block_start(a.block_origin, a.block_width, max(r.block) + 1),
-         dp_int.rounded_up(r.proven_epsilon, least(a.epsilon, d.epsilon)), dp_int.rounded_down(least(a.epsilon, d.epsilon) - r.proven_epsilon, least(a.epsilon, d.epsilon))
+         dp_int.rounded_up(r.proven_epsilon, least(a.epsilon, d.epsilon)), CASE WHEN r.closed THEN 0 ELSE dp_int.rounded_down(least(a.epsilon, d.epsilon) - r.proven_epsilon, least(a.epsilon, d.epsilon)) END
     FROM runs r
-   GROUP BY r.proven_epsilon, r.run
+   GROUP BY r.proven_epsilon, r.closed, r.run
    ORDER BY 1;
 END $$;
 COMMENT ON FUNCTION public.dp_blocks IS

@@ -76,7 +76,7 @@ BEGIN
                 ORDER BY asked_at FOR UPDATE SKIP LOCKED LIMIT 1)
   RETURNING * INTO q;
   RETURN CASE WHEN FOUND THEN
-    jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset, q.request),
+    jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset, q.request), 'alone', dp_int.may_be_alone(q.dataset, q.request, q.caller),
                        'former', dp_int.former(q.dataset, q.request), 'scored', dp_int.scored(q.request)) END;
 END $$;
 
@@ -124,7 +124,7 @@ BEGIN
   n := dp_int.fullest_block(a, e.blocks, x, e.delta);
   whole := least(a.epsilon, d.epsilon);
   property := 'epsilon_remaining';
-  value := dp_int.rounded_down(whole - n.proven_epsilon, whole);
+  value := CASE WHEN dp_int.is_closed(a.accounting, least(a.cap, d.cap), dp_int.tally_of(n)) THEN 0 ELSE dp_int.rounded_down(whole - n.proven_epsilon, whole) END;
   RETURN NEXT;
   IF dp_int.cost(a, e) IS NULL THEN
     RETURN QUERY VALUES ('affordable', format('no: %s accounting cannot state the cost of this method', a.accounting));
@@ -138,7 +138,7 @@ BEGIN
   value := dp_int.rounded_up(proven - n.proven_epsilon, whole);
   RETURN NEXT;
   property := 'epsilon_remaining_after';
-  value := dp_int.rounded_down(whole - proven, whole);
+  value := CASE WHEN dp_int.is_closed(a.accounting, least(a.cap, d.cap), t) THEN 0 ELSE dp_int.rounded_down(whole - proven, whole) END;
   RETURN NEXT;
   IF g.epsilon IS NOT NULL THEN
     property := 'my_epsilon_remaining_after';

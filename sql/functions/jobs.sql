@@ -115,11 +115,19 @@ BEGIN
   END LOOP;
 END $$;
 
--- Is nothing charged to the account, with blocks to these? Then the next charge may be alone in it.
-CREATE OR REPLACE FUNCTION dp_int.is_uncharged(a dp_int.account, p_blocks int8range) RETURNS boolean
-LANGUAGE sql STABLE AS $$
-  SELECT a.accounting <> 'pure' AND NOT EXISTS (SELECT FROM dp_int.sums_of(a, p_blocks) AS s WHERE s.rest > 0 OR s.spent_epsilon > 0)
-$$;
+-- May the charge of a request be alone in every sum that it is held against? So where nothing is charged to the account,
+-- with blocks to those that it reads. A limit of the caller adds up over all blocks: there a fit that is alone in its
+-- blocks would cost more of the limit.
+CREATE OR REPLACE FUNCTION dp_int.may_be_alone(p_dataset bigint, p_request jsonb, p_caller name) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  a dp_int.account;
+BEGIN
+  SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = p_dataset;
+  RETURN a.accounting <> 'pure'
+         AND NOT EXISTS (SELECT FROM dp_int.sums_of(a, dp_int.blocks_read(p_dataset, p_request)) AS s WHERE s.rest > 0 OR s.spent_epsilon > 0)
+         AND (a.block_width IS NULL OR (dp_int.grant_of(p_dataset, p_caller)).epsilon IS NULL);
+END $$;
 
 -- The public facts about a data set from which sidecars plan jobs and explanations. The scales are those
 -- of the request: a job that was charged is tried again under its own. persons and rows are the
@@ -128,7 +136,7 @@ CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint, p_request jsonb) RETUR
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', dp_int.request_scales(d.id, p_request),
                             'flags', ARRAY(SELECT c FROM unnest(d.target || d.features) AS c WHERE dp_int.is_boolean(d.relid, c)), 'unit', d.unit, 'max_rows', d.max_rows, 'persons', d.persons * w.blocks, 'rows', d.block_rows * w.blocks, 'row_count', d.row_count,
-                            'block', d.block, 'block_type', d.block_type, 'accounting', a.accounting, 'order', a.renyi_order, 'alone', dp_int.is_uncharged(a, dp_int.blocks_read(d.id, p_request)), 'placement', d.placement, 'distribution', d.distribution,
+                            'block', d.block, 'block_type', d.block_type, 'accounting', a.accounting, 'order', a.renyi_order, 'placement', d.placement, 'distribution', d.distribution,
                             'servers', CASE WHEN d.distribution IS NOT NULL THEN dp_int.foreign_servers(d.relid) END, 'nodes', CASE WHEN d.distribution IS NOT NULL THEN dp_int.sharing_nodes(d.relid) END, 'citus', to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL)
     FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account,
          LATERAL (SELECT coalesce(upper(b) - lower(b), 1) FROM dp_int.blocks_read(d.id, p_request) AS b) AS w(blocks)
@@ -375,7 +383,7 @@ BEGIN
     RETURNING * INTO j;
     RETURN jsonb_build_object(
       'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
-      'scored', dp_int.scored(j.request), 'dataset', dp_int.facts(j.dataset, j.request), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
+      'scored', dp_int.scored(j.request), 'dataset', dp_int.facts(j.dataset, j.request), 'alone', dp_int.may_be_alone(j.dataset, j.request, dp_int.role_of(j.principal)), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
   END LOOP;
   PERFORM pg_notify('dp_jobs', 'queued');
   RETURN NULL;

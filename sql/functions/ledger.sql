@@ -289,7 +289,8 @@ DECLARE
   before_epsilon CONSTANT numeric := dp_int.least_epsilon(a, t, a.spent_delta);
   after_epsilon CONSTANT numeric := dp_int.least_epsilon(a, dp_int.add_entry(t, a, e), a.spent_delta + e.delta);
   -- A request that takes the whole budget leaves a few last digits of it.
-  left_epsilon CONSTANT numeric := CASE WHEN p_epsilon - before_epsilon > 1e-9 * p_epsilon THEN p_epsilon - before_epsilon ELSE 0 END;
+  left_epsilon CONSTANT numeric := CASE WHEN p_epsilon - before_epsilon > 1e-9 * p_epsilon AND NOT dp_int.is_closed(a.accounting, dp_int.cap(a.accounting, a.renyi_order, p_epsilon, a.delta), t)
+                                        THEN p_epsilon - before_epsilon ELSE 0 END;
   remedy text := 'ask the steward for dp_set_budget';
   -- Under zCDP the eps of a request is more than what it adds to the epsilon spent, once something is spent, or where its delta is below the budget's.
   most CONSTANT text := dp_int.shown_affordable(a, p_eps)
