@@ -126,7 +126,7 @@ $$;
 
 -- Mills' ratio of x >= 1, the normal tail beyond x over the density at x, rounded upward or downward: the
 -- continued fraction 1/(x + 1/(x + 2/(x + ...))), which is above the ratio after an even number of steps
--- and below after an odd one. The number of steps leaves a relative error below 1e-20.
+-- and below after an odd one. The number of steps leaves a relative error below 1e-17.
 CREATE OR REPLACE FUNCTION dp_int.mills_ratio(x numeric, upward boolean) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
@@ -164,54 +164,20 @@ BEGIN
   delta := normal + mu * mu / 34359738368;
 END $$;
 
--- The normal part of noise_delta in float8, and its slope, for the search of noise_epsilon. It is close where mu is not tiny.
-CREATE OR REPLACE FUNCTION dp_int.near_noise_delta(mu float8, epsilon float8, OUT normal float8, OUT slope float8)
-LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-DECLARE
-  a CONSTANT float8 := epsilon / mu - mu / 2;
-  density CONSTANT float8 := exp(-least(a, 37) ^ 2 / 2) / sqrt(2 * pi());
-  near float8 := a;
-  far float8 := a + mu;
-BEGIN
-  FOR k IN REVERSE ceil(200 / (a * a) + 20)::int..1 LOOP
-    near := a + k / near;
-    far := a + mu + k / far;
-  END LOOP;
-  slope := density / far;
-  normal := density / near - slope;
-END $$;
-
 -- The least epsilon that noise_delta proves for this rho at delta, rounded upward; NULL where it proves none
 -- below p_above, at which Newton's method begins: in the logarithm of the normal part, which is concave in
--- epsilon, so that every step ends on the safe side. What float8 finds is checked in decimals, which search by
--- themselves where it is not found.
+-- epsilon, so that every step ends on the safe side.
 CREATE OR REPLACE FUNCTION dp_int.noise_epsilon(p_rho numeric, p_delta numeric, p_above numeric) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   lowest CONSTANT numeric := sqrt(2 * p_rho * (1 + 1e-15) + round(0.0, 60)) + p_rho * (1 + 1e-15) + 1e-49;  -- mu + mu^2/2
-  mu CONSTANT float8 := sqrt(2 * p_rho::float8);
-  left_delta CONSTANT float8 := p_delta - p_rho / 17179869184;  -- but for 2^-35 mu^2
-  guess float8 := p_above;
   proved numeric;
-  tried numeric;
-  f record;
+  tried numeric := round(p_above, 60);
   n record;
 BEGIN
-  IF p_rho BETWEEN 1e-18 AND 64 AND left_delta BETWEEN 1e-200 AND 0.2 AND p_above > lowest THEN
-    FOR i IN 1..20 LOOP
-      f := dp_int.near_noise_delta(mu, guess);
-      EXIT WHEN NOT f.normal > 0 OR abs(f.normal / left_delta - 1) < 1e-11;
-      guess := greatest(lowest::float8, guess + ln(f.normal / left_delta) * f.normal / f.slope);
-    END LOOP;
-    tried := greatest(lowest, round(guess::numeric * (1 + 1e-11), 60));
-    IF tried < p_above AND (dp_int.noise_delta(p_rho, tried)).delta <= p_delta AND (tried = lowest OR (dp_int.noise_delta(p_rho, greatest(lowest, tried * (1 - 1e-10)))).delta > p_delta) THEN
-      RETURN tried;
-    END IF;
-  END IF;
-  tried := round(p_above, 60);
   FOR i IN 1..20 LOOP
     n := dp_int.noise_delta(p_rho, tried);
-    EXIT WHEN n.delta > p_delta OR proved - tried < 1e-14 * tried;
+    EXIT WHEN n.delta > p_delta OR proved - tried < 1e-11 * tried;
     proved := tried;
     tried := greatest(lowest, round(proved + ln(n.normal / (p_delta - n.delta + n.normal)) * n.normal / n.slope, 60));
   END LOOP;
