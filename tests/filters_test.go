@@ -134,8 +134,8 @@ func TestTheFirstFitHasLessNoise(t *testing.T) {
 	name := w.sixFeatures(4, 1e-6)
 	noise := func(call string, args ...any) (foretold, had float64) {
 		said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, $2, options => '{"fresh": true}')`, name, args[0])
-		if said["affordable"] != "yes" {
-			t.Errorf("%v: affordable %s", args, said["affordable"])
+		if first := one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, name) == 0; said["affordable"] != "yes" || strings.HasPrefix(said["first_request"], "yes") != first {
+			t.Errorf("%v: affordable %s, first %s", args, said["affordable"], said["first_request"])
 		}
 		w.mustRegress(w.analyst, call, append([]any{name}, args...)...)
 		left := one[float64](w, w.analyst, `SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1`, name)

@@ -155,7 +155,7 @@ COMMENT ON COLUMN dp.datasets.distribution IS 'How rows were distributed over no
 COMMENT ON COLUMN dp.budget.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.budget.epsilon_total IS 'The budget that all who ask share; with blocks, that of each block';
 COMMENT ON COLUMN dp.budget.epsilon_spent IS 'The least epsilon that would have admitted what was charged, with blocks in the fullest of them; rounded upward to six decimals, of a budget below 1 to six digits';
-COMMENT ON COLUMN dp.budget.epsilon_remaining IS 'What is left of epsilon_total, rounded downward in the same way';
+COMMENT ON COLUMN dp.budget.epsilon_remaining IS 'What is left of epsilon_total, rounded downward in the same way; 0 where nothing of it can be asked for';
 COMMENT ON COLUMN dp.budget.delta_total IS 'The delta of the budget; 0: it has none';
 COMMENT ON COLUMN dp.budget.entries IS 'The number of charges and refunds';
 COMMENT ON COLUMN dp.budget.my_epsilon_total IS 'The caller''s own limit; NULL: none';
