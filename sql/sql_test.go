@@ -287,8 +287,9 @@ func TestNoiseAloneAgreesWithPrivacy(t *testing.T) {
 	}
 }
 
-// The database takes for normal noise alone what package privacy does, by the JSON that the ledger stores.
-func TestWhatIsNoise(t *testing.T) {
+// The database counts once what package privacy has as the only charge, by the JSON that the ledger stores, and nothing that
+// holds another mechanism.
+func TestWhatIsOnly(t *testing.T) {
 	conn := database(t)
 	setUp(t, conn)
 	z := privacy.Gaussian{NoiseMultiplier: 3}
@@ -301,8 +302,12 @@ func TestWhatIsNoise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := query[bool](t, conn, "SELECT dp_int.is_noise($1::text::jsonb)", string(text))[0]; got != privacy.IsNoise(e) {
-			t.Errorf("%s: %v", text, got)
+		for what, want := range map[string]bool{string(text): false, `{"only":{"event":` + string(text) + `}}`: privacy.IsNoise(e)} {
+			event, err := privacy.UnmarshalEvent([]byte(what))
+			_, only := event.(privacy.Only)
+			if got := query[bool](t, conn, "SELECT dp_int.is_only($1::text::jsonb)", what)[0]; got != want || err == nil && only != want || want && err != nil {
+				t.Errorf("%s: %v, in package privacy %v, %v", what, got, only, err)
+			}
 		}
 	}
 }

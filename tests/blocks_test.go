@@ -350,7 +350,7 @@ func (l blockLimit) filled(charges []blockCharge, deltas bool) float64 {
 	if l.order > 0 {
 		best = min(best, (pure/l.order+restRho)/l.cap)
 	}
-	if len(charges) == 1 && privacy.IsNoise(charges[0].event) {
+	if len(charges) == 1 && isOnly(charges[0].event) {
 		best = min(best, privacy.NoiseEpsilon(2*restRho, .9*l.delta)/l.epsilon)
 	}
 	if deltas && delta > 0 {
@@ -381,7 +381,10 @@ func (h *blockHistory) next(epsilon, taste float64) blockCharge {
 	case h.accounting == "pure" || h.rng.Float64() < taste:
 		c.event = privacy.Pure{Epsilon: size}
 	default:
-		c.event = privacy.Gaussian{NoiseMultiplier: 1 / math.Sqrt(2*rho*(1+.3*float64(h.rng.IntN(2))))} // some fit only where they are alone
+		c.event = privacy.Gaussian{NoiseMultiplier: 1 / math.Sqrt(2*rho)}
+		if h.rng.IntN(2) == 0 { // some fit only where they are alone
+			c.event = privacy.Only{Event: privacy.Gaussian{NoiseMultiplier: 1 / math.Sqrt(2*rho*1.3)}}
+		}
 	}
 	price, err := privacy.Price(c.event)
 	if err != nil {

@@ -232,10 +232,44 @@ func TestNothingIsLeftThatNobodyCanAskFor(t *testing.T) {
 	if strings.Contains(hint(err), "no eps would do") || !strings.Contains(hint(err), "Ask the steward for dp_set_budget") {
 		t.Errorf("the hint is %q", hint(err))
 	}
+	// A steward is told, by a lower limit on a larger budget as well.
+	steward, heard := w.hearingHints("steward")
+	w.exec(steward, `SELECT dp_set_budget($1, 1.01)`, name)
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "nothing is left for data set") || !strings.Contains(said, "Among others that request counts as epsilon 1.0") {
+		t.Errorf("the steward hears %q", said)
+	}
+	w.exec(steward, `SELECT dp_set_budget($1, 4)`, name)
+	w.exec(steward, `SELECT dp_grant($1, $2, 1)`, name, w.person)
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "nothing is left of the personal limit") {
+		t.Errorf("the steward hears %q", said)
+	}
+	if left := one[string](w, w.analyst, `SELECT concat_ws(' ', my_epsilon_spent, my_epsilon_remaining) FROM dp.budget WHERE dataset = $1`, name); left != "0.97 0" {
+		t.Errorf("of a limit spent and left: %s", left)
+	}
+	// More than the budget is refused, as foretold, although its noise without the exact bound would keep within it.
+	more := newWorld(t, 1, 0)
+	name = more.sixFeatures(1, 1e-6)
+	if said := more.explain(more.analyst, `SELECT * FROM dp_explain('linear', $1, 1.05)`, name); !strings.HasPrefix(said["affordable"], "no") {
+		t.Errorf("eps 1.05 of 1: affordable %s", said["affordable"])
+	}
+	_, err = regress(more.analyst, `SELECT * FROM dp_linear_regress($1, 1.05)`, name)
+	more.wantError(err, "DP002", "it costs epsilon 1.05")
+
 	blocks := newWorld(t, 1, 0)
 	name = blocks.admissions(1, 1e-6)
+	// Somebody with a limit takes all of it, and the window, with the noise of one among others.
+	blocks.exec(blocks.steward, `SELECT dp_grant($1, $2, 1)`, name, blocks.person)
+	blocks.mustRegress(blocks.analyst, `SELECT * FROM dp_linear_regress($1, 1, over => $2::text::daterange)`, name, blocks.window(100, 90))
+	if left := one[string](blocks, blocks.analyst, `SELECT concat_ws(' ', epsilon_spent, epsilon_remaining, my_epsilon_remaining) FROM dp.budget WHERE dataset = $1`, name); left != "1 0 0" {
+		t.Errorf("spent and left of the fullest block, and of the limit: %s", left)
+	}
+	_, err = regress(blocks.analyst, `SELECT * FROM dp_linear_regress($1, 1.5, over => $2::text::daterange)`, name, blocks.window(80, 70))
+	if blocks.wantError(err, "DP002", "does not cover it either"); strings.Contains(hint(err), "at most about") {
+		t.Errorf("the hint is %q", hint(err))
+	}
+	blocks.exec(blocks.steward, `SELECT dp_grant($1, $2)`, name, blocks.person)
 	blocks.mustRegress(blocks.analyst, `SELECT * FROM dp_linear_regress($1, 0.97, over => $2::text::daterange)`, name, blocks.window(40, 10))
-	if left := all[string](blocks, blocks.analyst, `SELECT concat_ws(' ', epsilon_spent, epsilon_remaining) FROM dp_blocks($1)`, name); !slices.Equal(left, []string{"0 1", "0.97 0", "0 1"}) {
+	if left := all[string](blocks, blocks.analyst, `SELECT concat_ws(' ', epsilon_spent, epsilon_remaining) FROM dp_blocks($1)`, name); !slices.Equal(left, []string{"0 1", "1 0", "0 1", "0.97 0", "0 1"}) {
 		t.Errorf("blocks: %q", left)
 	}
 }
@@ -319,6 +353,11 @@ type standing struct {
 	person int
 }
 
+func isOnly(e privacy.Event) bool {
+	_, only := e.(privacy.Only)
+	return only
+}
+
 // limit is what the model holds sums against.
 type limit struct{ epsilon, delta, order float64 }
 
@@ -341,7 +380,7 @@ func (r *random) holds(l limit, events []privacy.Event) map[string]float64 {
 	}
 	delta := l.delta * .9
 	alone := math.Inf(1)
-	if len(events) == 1 && privacy.IsNoise(events[0]) {
+	if len(events) == 1 && isOnly(events[0]) {
 		alone = privacy.NoiseEpsilon(2*rho, delta) / l.epsilon
 	}
 	switch r.accounting {
@@ -385,14 +424,18 @@ func (r *random) event(epsilon, taste float64, first bool) privacy.Event {
 	if first && r.accounting != "pure" && taste < .2 && r.rng.IntN(3) > 0 {
 		rho := privacy.ZCDPRho(epsilon, 1e-6) * (.98 + .2*r.rng.Float64())
 		each := privacy.Gaussian{NoiseMultiplier: 1 / math.Sqrt(rho)}
-		return []privacy.Event{privacy.Compose{each, privacy.Repeat{Count: 1, Event: each}}, privacy.ZCDP{Rho: rho}}[r.rng.IntN(4)/3]
+		noise := privacy.Compose{each, privacy.Repeat{Count: 1, Event: each}}
+		return []privacy.Event{privacy.Only{Event: noise}, privacy.Only{Event: noise}, noise, privacy.ZCDP{Rho: rho}}[r.rng.IntN(4)]
 	}
 	size := epsilon * math.Exp(-3.5*r.rng.Float64())
 	if r.rng.Float64() < taste || r.accounting == "pure" {
 		return []privacy.Event{privacy.Pure{Epsilon: size}, privacy.BoundedRange{Epsilon: size}, privacy.Compose{privacy.Pure{Epsilon: size / 2}, privacy.Pure{Epsilon: size / 4}}}[r.rng.IntN(3)]
 	}
 	rho := privacy.ZCDPRho(epsilon, 1e-6) * math.Exp(-3.5*r.rng.Float64())
-	noise := privacy.Gaussian{NoiseMultiplier: 1 / math.Sqrt(2*rho)}
+	var noise privacy.Event = privacy.Gaussian{NoiseMultiplier: 1 / math.Sqrt(2*rho)}
+	if r.rng.IntN(4) == 0 {
+		return privacy.Only{Event: noise} // planned when nothing was charged, and charged after others
+	}
 	return []privacy.Event{noise, privacy.ZCDP{Rho: rho}, privacy.Compose{noise, privacy.Pure{Epsilon: size / 4}}}[r.rng.IntN(3)]
 }
 
@@ -480,7 +523,7 @@ func TestFiltersAgreeWithTheModel(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
 	for accounting, filters := range map[string][]string{"pure": {"pure"}, "zcdp": {"pure", "rho", "mixture", "alone"}, "rdp": {"pure", "renyi", "alone"}} {
 		r := newRandom(t, w, accounting, 1)
-		for range 16 {
+		for range 24 {
 			if wrong := r.history(); wrong != "" {
 				t.Fatal(wrong)
 			}
@@ -503,7 +546,7 @@ func TestTheModelCatchesMutants(t *testing.T) {
 		"refunds of the rest are lost":   {"weight_of_rest", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN 0"},
 		"alone beside pure epsilons":     {"admits_at", "t.rest = 1 AND t.epsilon = 0 THEN", "t.rest = 1 THEN"},
 		"two are alone":                  {"admits_at", "t.rest = 1 AND t.epsilon = 0 THEN", "t.rest <= 2 AND t.epsilon = 0 THEN"},
-		"any event is noise":             {"weight_of_rest", "WHEN dp_int.is_noise(e.event) THEN 1", "WHEN true THEN 1"},
+		"any event is the only one":      {"weight_of_rest", "WHEN dp_int.is_only(e.event) THEN 1", "WHEN true THEN 1"},
 		"half of mu":                     {"noise_delta", "sqrt(2 * p_rho *", "sqrt(0.5 * p_rho *"},
 		"rho of the rest is not added":   {"add_entry", "ELSE coalesce(e.rho, 0) END", "ELSE 0 END"},
 		"a limit of everybody's sums":    {"ledger_charge", "own := dp_int.tally_of(a.id, j.principal)", "own := dp_int.tally_of(a)"},
@@ -552,7 +595,7 @@ func (w *world) wantSums() {
 		s := want[account]
 		if math.IsInf(c.Epsilon, 1) {
 			weight := 2.
-			if privacy.IsNoise(e) {
+			if isOnly(e) {
 				weight = 1
 			}
 			want[account] = sums{s.rest + weight, s.epsilon, s.rho + c.Rho}

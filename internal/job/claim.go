@@ -282,6 +282,14 @@ func (c *claim) budget() privacy.Budget {
 
 // plan returns the plan of the job for n rows. It depends on public facts only.
 func (s *Sidecar) plan(c *claim, n int64) (*plan.Plan, error) {
+	p, err := s.planRequest(c, n)
+	if err == nil && c.Alone && privacy.IsNoise(p.Event) {
+		p.Event = privacy.Only{Event: p.Event}
+	}
+	return p, err
+}
+
+func (s *Sidecar) planRequest(c *claim, n int64) (*plan.Plan, error) {
 	if c.Scored != nil {
 		return s.planScore(c, n)
 	}

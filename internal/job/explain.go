@@ -213,7 +213,7 @@ func (e *explanation) addCost(c *claim, event privacy.Event) error {
 	if cost.Rho != nil {
 		e.add("cost_rho", *cost.Rho)
 	}
-	if c.Alone && privacy.IsNoise(event) {
+	if _, only := event.(privacy.Only); only {
 		e.add("first_request", "yes: nothing is charged yet, so it has less noise than the same request has later")
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 type totals struct {
 	spent   *big.Rat // in the unit of the accounting
 	epsilon *big.Rat // sum over the charges that have a pure epsilon
-	rest    int      // 1 for each charge that has none and is normal noise alone, 2 for each other that has none
+	rest    int      // 1 for each charge that has none and was to be the only one, 2 for each other that has none
 	restRho *big.Rat // sum of the rho of these
 	delta   *big.Rat // sum of the deltas of the mechanisms
 }
@@ -38,8 +38,10 @@ func (t *totals) add(b budget, l line) bool {
 		return true
 	}
 	weight := 2
-	if event, err := privacy.UnmarshalEvent([]byte(l.Event)); err == nil && privacy.IsNoise(event) {
-		weight = 1
+	if event, err := privacy.UnmarshalEvent([]byte(l.Event)); err == nil {
+		if _, only := event.(privacy.Only); only {
+			weight = 1
+		}
 	}
 	if l.Kind == "refund" {
 		weight = -weight
@@ -117,7 +119,7 @@ func (b budget) admits(t totals) bool {
 // budget.
 func (b budget) admitsPure(t totals) bool { return t.rest == 0 && t.epsilon.Cmp(b.epsilon) <= 0 }
 
-// admitsAlone is the filter for a single charge of normal noise alone, which is converted by the exact trade-off
+// admitsAlone is the filter for a charge of normal noise that is the only one, as it was planned to be, which is converted by the exact trade-off
 // function. The database evaluates that in decimals, more closely than float64 does where epsilon is tiny; a relative excess
 // of up to 1e-6 is admitted here.
 func (b budget) admitsAlone(t totals) bool {

@@ -20,8 +20,8 @@ func newBudget(accounting string, epsilon, delta float64) budget {
 	return b
 }
 
-// sums are totals of charges: pure ones of epsilon in all, which cost rho, and others. One of normal noise
-// alone has a rest of 1.
+// sums are totals of charges: pure ones of epsilon in all, which cost rho, and others. One that was to be the
+// only one has a rest of 1.
 func sums(epsilon, rho float64, rest int, restRho float64) totals {
 	return totals{exactly(rho + restRho), exactly(epsilon), rest, exactly(restRho), new(big.Rat)}
 }
@@ -202,7 +202,8 @@ func TestReplayFollowsRefundsAndBudgets(t *testing.T) {
 	pure := line{Kind: "charge", Epsilon: cost(4), Rho: cost(3.8)}
 	noise := line{Kind: "charge", Rho: cost(.1)}
 	back := line{Kind: "refund", Rho: cost(-.1)}
-	const normal = `{"compose":[{"gaussian":{"noise_multiplier":9}},{"repeat":{"count":2,"event":{"gaussian":{"noise_multiplier":3}}}}]}`
+	const plain = `{"compose":[{"gaussian":{"noise_multiplier":9}},{"repeat":{"count":2,"event":{"gaussian":{"noise_multiplier":3}}}}]}`
+	const normal = `{"only":{"event":` + plain + `}}`
 	whole := line{Kind: "charge", Rho: cost(.33), Event: normal}
 	wholeBack := line{Kind: "refund", Rho: cost(-.33), Event: normal}
 	for what, c := range map[string]struct {
@@ -211,7 +212,8 @@ func TestReplayFollowsRefundsAndBudgets(t *testing.T) {
 	}{
 		"normal noise alone":                   {chain(four, whole), true},
 		"too much of it":                       {chain(four, line{Kind: "charge", Rho: cost(.36), Event: normal}), false},
-		"as much of other noise":               {chain(four, line{Kind: "charge", Rho: cost(.33), Event: `{"sampled":{"rate":0.5,"event":{"gaussian":{"noise_multiplier":3}}}}`}), false},
+		"as much that was not to be alone":     {chain(four, line{Kind: "charge", Rho: cost(.33), Event: plain}), false},
+		"as much of other noise":               {chain(four, line{Kind: "charge", Rho: cost(.33), Event: `{"only":{"event":{"sampled":{"rate":0.5,"event":{"gaussian":{"noise_multiplier":3}}}}}}`}), false},
 		"a little after it":                    {chain(four, whole, line{Kind: "charge", Rho: cost(1e-9), Event: normal}), false},
 		"a pure epsilon after it":              {chain(four, whole, line{Kind: "charge", Epsilon: cost(1e-9), Rho: cost(0)}), false},
 		"a little before it":                   {chain(four, line{Kind: "charge", Rho: cost(1e-9), Event: normal}, whole), false},

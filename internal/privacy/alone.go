@@ -7,12 +7,16 @@ import (
 
 // Alone is the accountant of a request that is the only charge of its account. If its event is normal noise
 // on all rows and nothing else, the exact trade-off function of a Gaussian gives a smaller epsilon than
-// Accountant, the accountant for any history. A ledger admits such a request by a filter of its own, after
-// which it admits nothing that the filters of Accountant would not (internal/ledger/filters.md).
+// Accountant, the accountant for any history. A ledger admits such a request, as an event of the kind Only,
+// by a filter of its own, after which it admits nothing that the filters of Accountant would not
+// (internal/ledger/filters.md).
 type Alone struct{ Accountant Accountant }
 
 // Epsilon implements Accountant.
 func (a Alone) Epsilon(history Event, delta float64) (float64, error) {
+	if only, ok := history.(Only); ok {
+		history = only.Event
+	}
 	epsilon, err := a.Accountant.Epsilon(history, delta)
 	if err != nil || !IsNoise(history) {
 		return epsilon, err
@@ -31,8 +35,7 @@ func (a Alone) Rho(b Budget) float64 {
 	return gaussianRho(z)
 }
 
-// IsNoise reports whether e is normal noise on all rows, any number of times, and nothing else, as
-// dp_int.is_noise does in the database.
+// IsNoise reports whether e is normal noise on all rows, any number of times, and nothing else.
 func IsNoise(e Event) bool {
 	switch e := e.(type) {
 	case Gaussian:

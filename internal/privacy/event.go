@@ -77,6 +77,13 @@ type Parallel struct {
 	Event Event
 }
 
+// Only is Event, normal noise on all rows, as the only charge of its account: its noise is that of Alone, and
+// a ledger holds it against the exact trade-off function as long as nothing else is charged. It costs what
+// Event costs.
+type Only struct {
+	Event Event
+}
+
 // Compose is all of its events, each of which may depend on the answers of the
 // earlier ones. An empty Compose releases nothing.
 type Compose []Event
@@ -89,6 +96,7 @@ func (Approx) kind() string       { return "approx" }
 func (Repeat) kind() string       { return "repeat" }
 func (Sampled) kind() string      { return "sampled" }
 func (Parallel) kind() string     { return "parallel" }
+func (Only) kind() string         { return "only" }
 func (Compose) kind() string      { return "compose" }
 
 func (e Gaussian) check() error {
@@ -124,6 +132,13 @@ func (e Sampled) check() error {
 }
 
 func (e Parallel) check() error { return checkInner(e, e.Event) }
+
+func (e Only) check() error {
+	if !IsNoise(e.Event) {
+		return invalid(e, "it holds something else than normal noise on all rows")
+	}
+	return checkInner(e, e.Event)
+}
 
 func (e Compose) check() error {
 	for _, inner := range e {

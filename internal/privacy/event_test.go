@@ -20,6 +20,7 @@ var forms = []struct {
 	{Repeat{100, Gaussian{2}}, `{"repeat":{"count":100,"event":{"gaussian":{"noise_multiplier":2}}}}`},
 	{Sampled{0.01, Pure{1}}, `{"sampled":{"rate":0.01,"event":{"pure":{"epsilon":1}}}}`},
 	{Parallel{Pure{1}}, `{"parallel":{"event":{"pure":{"epsilon":1}}}}`},
+	{Only{Compose{Gaussian{2}}}, `{"only":{"event":{"compose":[{"gaussian":{"noise_multiplier":2}}]}}}`},
 	{Compose{Pure{1}, Compose{}, Repeat{2, ZCDP{1}}},
 		`{"compose":[{"pure":{"epsilon":1}},{"compose":[]},{"repeat":{"count":2,"event":{"zcdp":{"rho":1}}}}]}`},
 	{Pure{math.MaxFloat64}, `{"pure":{"epsilon":1.7976931348623157e+308}}`},
@@ -72,7 +73,7 @@ func TestUnmarshalEventRefuses(t *testing.T) {
 var badEvents = []Event{
 	nil, Gaussian{0}, Gaussian{math.NaN()}, Gaussian{math.Inf(1)}, Pure{-1}, Pure{math.NaN()}, Pure{math.Inf(1)},
 	BoundedRange{math.NaN()}, ZCDP{math.Inf(1)}, Approx{1, 1}, Approx{1, math.NaN()}, Approx{-1, 0}, Repeat{0, Pure{1}}, Repeat{Count: 1},
-	Sampled{0, Pure{1}}, Sampled{math.NaN(), Pure{1}}, Sampled{Rate: 1}, Parallel{}, Compose{nil}, Compose{Parallel{Repeat{1, Pure{-1}}}},
+	Sampled{0, Pure{1}}, Sampled{math.NaN(), Pure{1}}, Sampled{Rate: 1}, Parallel{}, Only{}, Only{Pure{1}}, Only{Gaussian{-1}}, Only{Compose{Gaussian{1}, Sampled{.5, Gaussian{1}}}}, Only{Only{Gaussian{1}}}, Compose{nil}, Compose{Parallel{Repeat{1, Pure{-1}}}},
 }
 
 func TestBadEventsAreNeitherWrittenNorPriced(t *testing.T) {

@@ -24,6 +24,7 @@ type leafCounter struct {
 //
 //	Repeat     multiplies counts, Compose adds them: runs may depend on earlier answers
 //	Parallel   is its event: one part holds the replaced record
+//	Only       is its event
 //	Sampled    of Gaussians alone is one subsampled Gaussian: m of them on one batch
 //	           have the trade-off function of one with the sum of the 1/z^2
 //	           (Dong, Roth & Su 2022, Corollary 3.3). At rate 1 it is its event. Of
@@ -53,6 +54,8 @@ func (c *leafCounter) collect(e Event, count float64) error {
 		}
 		return c.collect(e.Event, count)
 	case Parallel:
+		return c.collect(e.Event, count)
+	case Only:
 		return c.collect(e.Event, count)
 	case Compose:
 		for _, inner := range e {

@@ -52,6 +52,12 @@ func (e Parallel) body() any {
 	}{taggedEvent{e.Event}}
 }
 
+func (e Only) body() any {
+	return struct {
+		Event taggedEvent `json:"event"`
+	}{taggedEvent{e.Event}}
+}
+
 func (e Compose) body() any {
 	events := make([]taggedEvent, len(e))
 	for i, inner := range e {

@@ -31,6 +31,7 @@ type Cost struct{ Epsilon, Rho, Delta float64 }
 //	               or neighbours, and pure DP, (eps, delta)-DP and Renyi divergence are quasi-convex.
 //	               Amplification is not claimed: it shows only at finite Renyi orders
 //	Parallel       its event's cost: one part holds the replaced record
+//	Only           its event's cost
 //
 // Errors: ErrEvent for a parameter out of range, ErrUnsupported for a kind
 // without a theorem.
@@ -57,6 +58,8 @@ func Price(e Event) (Cost, error) {
 	case Sampled:
 		return Price(e.Event)
 	case Parallel:
+		return Price(e.Event)
+	case Only:
 		return Price(e.Event)
 	case Compose:
 		return priceCompose(e)

@@ -34,6 +34,7 @@ func TestPriceFollowsTheTheorems(t *testing.T) {
 		{Sampled{0.01, Pure{1}}, Cost{1, .462117, 0}},
 		{Sampled{0.01, Gaussian{2}}, Cost{none, 0.125, 0}},
 		{Parallel{BoundedRange{1}}, Cost{1, 0.125, 0}},
+		{Only{Repeat{2, Gaussian{2}}}, Cost{none, 0.25, 0}},
 		{Compose{}, Cost{}},
 		{Compose{Pure{0.5}, BoundedRange{1}, Approx{1, 1e-6}}, Cost{2.5, tanh(.5) + .125 + tanh(1), 1e-6}},
 		{Compose{Pure{0.5}, Gaussian{1}}, Cost{none, tanh(.5) + .5, 0}},

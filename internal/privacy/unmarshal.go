@@ -97,6 +97,8 @@ func (d *eventDecoder) ofKind(kind string, body json.RawMessage) (Event, error) 
 		e = Sampled{m.number("rate"), d.inner(m)}
 	case "parallel":
 		e = Parallel{d.inner(m)}
+	case "only":
+		e = Only{d.inner(m)}
 	default:
 		return nil, fmt.Errorf("%w: unknown kind %q", ErrEvent, kind)
 	}

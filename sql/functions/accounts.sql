@@ -117,11 +117,12 @@ BEGIN
   RETURN greatest(0, divergence + dp_int.renyi_surplus(a, delta));
 END $$;
 
--- Is this event normal noise on all rows, any number of times, and nothing else? privacy.IsNoise is the same.
-CREATE OR REPLACE FUNCTION dp_int.is_noise(p_event jsonb) RETURNS boolean
+-- Is this event of the kind that is to be the only charge of its account, privacy.Only: normal noise on all rows, any number
+-- of times, and nothing else?
+CREATE OR REPLACE FUNCTION dp_int.is_only(p_event jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT AS $$
-  SELECT NOT EXISTS (SELECT FROM jsonb_path_query(p_event, '$.** ? (@.type() == "object").keyvalue().key') AS k
-                      WHERE k #>> '{}' NOT IN ('compose', 'repeat', 'count', 'event', 'gaussian', 'noise_multiplier'))
+  SELECT p_event ? 'only' AND NOT EXISTS (SELECT FROM jsonb_path_query(p_event, '$.** ? (@.type() == "object").keyvalue().key') AS k
+                      WHERE k #>> '{}' NOT IN ('only', 'compose', 'repeat', 'count', 'event', 'gaussian', 'noise_multiplier'))
 $$;
 
 -- Mills' ratio of x >= 1, the normal tail beyond x over the density at x, rounded upward or downward: the
@@ -204,8 +205,8 @@ END $$;
 --   2. spent <= cap, in the unit of the accounting
 --   3. under zcdp: the sum of the epsilons of charges that have one, plus order * rho of the others, is
 --      at most order * cap, at the one order by which cap was converted
---   4. there is only one, which is normal noise alone, and its own delta at epsilon is at most that of the
---      conversion
+--   4. there is only one, of normal noise and planned to be the only one, and its own delta at epsilon is at
+--      most that of the conversion
 -- In addition the deltas of mechanisms must fit the reserve. The four together give the same guarantee
 -- as 2 alone (internal/ledger/filters.md). Where p_cap is 0, only 1 can admit anything that costs. The
 -- order is computed again at each call, to about 1e-13; the factor 1 - 1e-12 covers that error.
@@ -285,12 +286,12 @@ BEGIN
   RETURN best;
 END $$;
 
--- What an entry adds to rest: 0 where it has a pure epsilon; of a charge 1 where it is normal noise alone,
+-- What an entry adds to rest: 0 where it has a pure epsilon; of a charge 1 where it was to be the only one,
 -- else 2; less than 0 for a refund.
 CREATE OR REPLACE FUNCTION dp_int.weight_of_rest(e dp_int.ledger) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN e.epsilon IS NOT NULL THEN 0
-              ELSE CASE e.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 ELSE 0 END * CASE WHEN dp_int.is_noise(e.event) THEN 1 ELSE 2 END END
+              ELSE CASE e.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 ELSE 0 END * CASE WHEN dp_int.is_only(e.event) THEN 1 ELSE 2 END END
 $$;
 
 -- The sums t with one more entry: a charge adds its costs, a refund subtracts them.

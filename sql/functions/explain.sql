@@ -142,7 +142,7 @@ BEGIN
   RETURN NEXT;
   IF g.epsilon IS NOT NULL THEN
     property := 'my_epsilon_remaining_after';
-    value := dp_int.rounded_down(g.epsilon - dp_int.least_epsilon(n, mine, n.spent_delta + e.delta), whole);
+    value := CASE WHEN dp_int.is_closed(a.accounting, g.cap, mine) THEN 0 ELSE dp_int.rounded_down(g.epsilon - dp_int.least_epsilon(n, mine, n.spent_delta + e.delta), whole) END;
     RETURN NEXT;
   END IF;
   property := 'affordable';

@@ -20,7 +20,10 @@ BEGIN
   END IF;
   SELECT string_agg(format('"%s" has spent epsilon %s', dp_int.role_of(t.principal), dp_int.shown_epsilon(t.proven_epsilon)), ', ' ORDER BY t.principal) INTO spent
     FROM dp_int.caller_total t
-   WHERE t.account = d.account AND t.proven_epsilon >= p_limit
+    JOIN dp_int.account a ON a.id = t.account
+   WHERE t.account = d.account
+     AND (t.proven_epsilon >= p_limit
+          OR dp_int.is_closed(a.accounting, dp_int.cap(a.accounting, a.renyi_order, p_limit, a.delta), ROW(t.spent, t.spent_epsilon, t.rest, t.rest_rho)::dp_int.tally))
      AND (dp_int.grant_of(d.id, dp_int.role_of(t.principal))).principal = dp_int.principal_of(p_grantee);
   IF spent IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: nothing is left of the personal limit on data set "%", epsilon %: % of these people', d.name, p_limit::float8, spent

@@ -227,7 +227,7 @@ BEGIN
 END $$;
 
 -- About the largest eps with which the request of e would be admitted after the charges of each of these sums: the largest
--- over the filters, 0 when none has room. NULL where that is not known, or without a budget. p_delta: that of the request.
+-- over the filters, 0 when none has room but for last digits. NULL where that is not known, or without a budget. p_delta: that of the request.
 CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, p_epsilon numeric, p_cap numeric, sums dp_int.tally[], e dp_int.ledger, p_delta float8) RETURNS numeric
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -243,10 +243,14 @@ BEGIN
                CASE WHEN a.accounting = 'zcdp' OR bool_and(t.rest = 0) THEN min(greatest(v.alone, sqrt(CASE WHEN e.event ? 'bounded_range' THEN 8 ELSE 2 END * v.room), o * v.mixed)) END
              WHEN a.accounting = 'zcdp' AND p_delta > 0 THEN dp_int.proven('zcdp', NULL, min(greatest(v.room, v.mixed)), p_delta::numeric) END
       FROM unnest(sums) AS t,
-           LATERAL (SELECT CASE WHEN t.rest = 0 THEN greatest(0, p_epsilon - t.epsilon) END,               -- room of filter 1, an epsilon
-                           CASE WHEN a.accounting = 'zcdp' THEN greatest(0, p_cap - t.spent) END,          -- of filter 2, a rho
-                           greatest(0, p_cap - t.rest_rho - t.epsilon / o)) AS v(alone, room, mixed));     -- of filter 3, a rho
+           LATERAL (SELECT CASE WHEN t.rest = 0 THEN dp_int.room(p_epsilon, t.epsilon) END,                    -- of filter 1, an epsilon
+                           CASE WHEN a.accounting = 'zcdp' THEN dp_int.room(p_cap, t.spent) END,               -- of filter 2, a rho
+                           dp_int.room(p_cap, t.rest_rho + t.epsilon / o)) AS v(alone, room, mixed));          -- of filter 3, a rho
 END $$;
+
+-- The room below a cap: 0 where only last digits are left.
+CREATE OR REPLACE FUNCTION dp_int.room(p_cap numeric, p_spent numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_cap - p_spent > 1e-9 * p_cap THEN p_cap - p_spent WHEN p_spent IS NOT NULL THEN 0 END $$;
 
 -- The largest eps that would be admitted, as messages show it; NULL where it is not known, or 0.
 CREATE OR REPLACE FUNCTION dp_int.shown_affordable(a dp_int.account, p_eps numeric) RETURNS text

@@ -4,16 +4,14 @@ BEGIN;
 SET LOCAL ROLE dp_owner;
 
 COMMENT ON TYPE dp_int.tally IS
-  'Sums of charges. spent: in the unit of the account''s accounting; epsilon: of those that have a pure epsilon; rest: 1 for each that has none and is normal noise alone, 2 for each other that has none; rest_rho: the rho of these.';
+  'Sums of charges. spent: in the unit of the account''s accounting; epsilon: of those that have a pure epsilon; rest: 1 for each that has none and was to be the only one, 2 for each other that has none; rest_rho: the rho of these.';
 
--- What counts once, as the function dp_int.is_noise will have it.
+-- Only after a step down are there any that count once.
 CREATE VIEW dp_int.once AS
   SELECT l.account, l.blocks, j.principal, CASE l.kind WHEN 'charge' THEN 1 ELSE -1 END AS weight
     FROM dp_int.ledger l
     LEFT JOIN dp_int.job j ON j.id = l.job
-   WHERE l.kind <> 'budget' AND l.epsilon IS NULL
-     AND NOT EXISTS (SELECT FROM jsonb_path_query(l.event, '$.** ? (@.type() == "object").keyvalue().key') AS k
-                      WHERE k #>> '{}' NOT IN ('compose', 'repeat', 'count', 'event', 'gaussian', 'noise_multiplier'));
+   WHERE l.kind <> 'budget' AND l.event ? 'only';
 UPDATE dp_int.account a SET rest = 2 * a.rest - coalesce((SELECT sum(o.weight) FROM dp_int.once o WHERE o.account = a.id), 0);
 UPDATE dp_int.account_block b SET rest = 2 * b.rest - coalesce((SELECT sum(o.weight) FROM dp_int.once o WHERE o.account = b.account AND o.blocks @> b.block), 0);
 UPDATE dp_int.caller_total t SET rest = 2 * t.rest - coalesce((SELECT sum(o.weight) FROM dp_int.once o WHERE o.account = t.account AND o.principal = t.principal), 0);

@@ -81,7 +81,7 @@ CREATE OR REPLACE VIEW dp_int.me AS
 COMMENT ON VIEW dp_int.me IS 'dp_int.principal_of for whoever is logged in.';
 
 CREATE OR REPLACE VIEW dp_int.my_grant AS
-  SELECT DISTINCT ON (g.dataset) g.dataset, g.epsilon
+  SELECT DISTINCT ON (g.dataset) g.dataset, g.epsilon, g.cap
     FROM dp_int.dataset_grant g
     JOIN dp_int.principal p ON p.id = g.principal AND p.cluster = (SELECT system_identifier FROM pg_control_system())
     JOIN pg_catalog.pg_roles r ON r.oid = p.role

@@ -27,7 +27,9 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
          a.spends AS entries,
          g.epsilon::float8 AS my_epsilon_total,
          (ceil(round(coalesce(t.proven_epsilon, 0) * u.per, 6)) / u.per)::float8 AS my_epsilon_spent,
-         CASE WHEN g.epsilon IS NOT NULL THEN (floor(round(greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0) * u.per, 6)) / u.per)::float8 END AS my_epsilon_remaining
+         CASE WHEN g.epsilon IS NULL THEN NULL
+              WHEN a.accounting <> 'pure' AND t.rest > 0 AND (g.cap <= 0 OR t.spent_epsilon = 0 AND t.spent > g.cap) THEN 0
+              ELSE (floor(round(greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0) * u.per, 6)) / u.per)::float8 END AS my_epsilon_remaining
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
     JOIN dp_int.rounding u ON u.dataset = d.id
