@@ -29,6 +29,7 @@ and an EVENT one of
   {"repeat": {"count": 10, "event": EVENT}}
   {"sampled": {"rate": 0.1, "event": EVENT}}  on a fresh random subset of this share
   {"parallel": {"event": EVENT}}              on each of several disjoint random parts
+  {"only": {"event": {"gaussian": {"noise_multiplier": 2}}}}  normal noise, the first charge of an account
   {"compose": [EVENT, ...]}
 
 What ten steps of noise 2 on batches of a tenth cost, and then the least noise

@@ -77,7 +77,7 @@ func TestAccountManual(t *testing.T) {
 			n++
 		}
 	}
-	if n != 9 {
+	if n != 10 {
 		t.Errorf("%d kinds", n)
 	}
 }
