@@ -250,7 +250,11 @@ func TestNoiseAloneAgreesWithPrivacy(t *testing.T) {
 	better := 0
 	for _, b := range append(tiny, budgets...) {
 		within := privacy.Budget{Epsilon: b.Epsilon * (1 - 1e-15), Delta: b.Delta - privacy.Reserve(b.Delta)}
-		rho := privacy.Alone{Accountant: privacy.Concentrated{}}.Rho(within)
+		z, err := privacy.Calibrate(privacy.Alone{Accountant: privacy.Concentrated{}}, within, func(z float64) (privacy.Event, error) { return privacy.Gaussian{NoiseMultiplier: z}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		rho := .5 / (z * z)
 		zcdp := privacy.ZCDPRho(within.Epsilon, within.Delta)
 		if rho < zcdp*(1-1e-9) {
 			t.Errorf("%v: rho %v alone, %v among others", b, rho, zcdp)

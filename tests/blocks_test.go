@@ -350,7 +350,7 @@ func (l blockLimit) filled(charges []blockCharge, deltas bool) float64 {
 	if l.order > 0 {
 		best = min(best, (pure/l.order+restRho)/l.cap)
 	}
-	if len(charges) == 1 && isOnly(charges[0].event) {
+	if l.order > 0 && len(charges) == 1 && isOnly(charges[0].event) {
 		best = min(best, privacy.NoiseEpsilon(2*restRho, .9*l.delta)/l.epsilon)
 	}
 	if deltas && delta > 0 {

@@ -20,7 +20,7 @@ type problem struct {
 	table.Shape
 	budget       privacy.Budget
 	reserve      float64 // part of delta that mechanisms spend themselves
-	rho          float64 // zCDP parameter equivalent to the budget
+	rho          float64 // zCDP parameter equivalent to the budget; alone in its account a fit may have somewhat more
 	rdp          bool    // the accountant gives credit for sampling
 	z            float64 // noise multiplier of one estimate; 0 before calibration
 	why          string
@@ -50,12 +50,8 @@ func (a Regression) resolve(s table.Shape, b privacy.Budget, accountant privacy.
 	}
 	reserve := privacy.Reserve(b.Delta)
 	budget := privacy.Budget{Epsilon: plan.JustBelow(b.Epsilon), Delta: b.Delta - reserve}
-	rho := privacy.ZCDPRho(budget.Epsilon, budget.Delta)
-	if alone, ok := accountant.(privacy.Alone); ok {
-		rho, accountant = max(rho, alone.Rho(budget)), alone.Accountant
-	}
 	_, rdp := accountant.(privacy.AtOrder)
-	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: rho, rdp: rdp, why: "asked for"}
+	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: privacy.ZCDPRho(budget.Epsilon, budget.Delta), rdp: rdp, why: "asked for"}
 	return p, p.defaults()
 }
 

@@ -283,10 +283,17 @@ func (c *claim) budget() privacy.Budget {
 // plan returns the plan of the job for n rows. It depends on public facts only.
 func (s *Sidecar) plan(c *claim, n int64) (*plan.Plan, error) {
 	p, err := s.planRequest(c, n)
-	if err == nil && c.Alone && privacy.IsNoise(p.Event) {
+	if err != nil || !c.Alone || !privacy.IsNoise(p.Event) {
+		return p, err
+	}
+	// Where delta is tiny, or eps huge, being alone makes no difference.
+	switch among, err := (privacy.Concentrated{}).Epsilon(p.Event, c.Request.Delta-privacy.Reserve(c.Request.Delta)); {
+	case err != nil:
+		return nil, err
+	case among > c.Request.Eps:
 		p.Event = privacy.Only{Event: p.Event}
 	}
-	return p, err
+	return p, nil
 }
 
 func (s *Sidecar) planRequest(c *claim, n int64) (*plan.Plan, error) {
@@ -322,20 +329,19 @@ func (c *claim) nameLabels(p *plan.Plan) {
 	}
 }
 
-// accountant returns the accountant of the data set's accounting. The first charge of an account may have
-// less noise.
+// accountant returns the accountant of the data set's accounting. Under zcdp the first charge of an account
+// may have less noise.
 func (s *Sidecar) accountant(c *claim) privacy.Accountant {
-	var among privacy.Accountant = privacy.Concentrated{}
 	switch c.Dataset.Accounting {
 	case "pure":
 		return privacy.PureSum{}
 	case "rdp":
-		among = privacy.AtOrder{Order: *c.Dataset.Order, Renyi: &s.renyi}
+		return privacy.AtOrder{Order: *c.Dataset.Order, Renyi: &s.renyi}
 	}
 	if c.Alone {
-		return privacy.Alone{Accountant: among}
+		return privacy.Alone{Accountant: privacy.Concentrated{}}
 	}
-	return among
+	return privacy.Concentrated{}
 }
 
 // claimNext claims the next job of the queue; nil if there is none, or if the schema is no longer that of

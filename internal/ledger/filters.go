@@ -123,7 +123,7 @@ func (b budget) admitsPure(t totals) bool { return t.rest == 0 && t.epsilon.Cmp(
 // function. The database evaluates that in decimals, more closely than float64 does where epsilon is tiny; a relative excess
 // of up to 1e-6 is admitted here.
 func (b budget) admitsAlone(t totals) bool {
-	if t.rest != 1 || t.epsilon.Sign() != 0 || b.cap.Sign() <= 0 {
+	if b.accounting != "zcdp" || t.rest != 1 || t.epsilon.Sign() != 0 || b.cap.Sign() <= 0 {
 		return false
 	}
 	epsilon, _ := b.epsilon.Float64()

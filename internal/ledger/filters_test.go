@@ -30,7 +30,11 @@ func TestFiltersAtTheirBoundaries(t *testing.T) {
 	b := newBudget("zcdp", 4, 1e-6)
 	cap, _ := b.cap.Float64()
 	order := privacy.ZCDPOrder(4, .9e-6)
-	alone := privacy.Alone{Accountant: privacy.Concentrated{}}.Rho(privacy.Budget{Epsilon: 4, Delta: .9e-6})
+	z, err := privacy.Calibrate(privacy.Alone{Accountant: privacy.Concentrated{}}, privacy.Budget{Epsilon: 4, Delta: .9e-6}, func(z float64) (privacy.Event, error) { return privacy.Gaussian{NoiseMultiplier: z}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := .5 / (z * z)
 	up := func(v float64) float64 { return math.Nextafter(v, math.Inf(1)) }
 	for _, c := range []struct {
 		what string

@@ -26,15 +26,6 @@ func (a Alone) Epsilon(history Event, delta float64) (float64, error) {
 	return math.Min(epsilon, NoiseEpsilon(mu2, delta)), err
 }
 
-// Rho returns the rho of the least normal noise that keeps within b; 0 if none does.
-func (a Alone) Rho(b Budget) float64 {
-	z, err := Calibrate(a, b, func(z float64) (Event, error) { return Gaussian{z}, nil })
-	if err != nil {
-		return 0
-	}
-	return gaussianRho(z)
-}
-
 // IsNoise reports whether e is normal noise on all rows, any number of times, and nothing else.
 func IsNoise(e Event) bool {
 	switch e := e.(type) {

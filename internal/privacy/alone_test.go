@@ -55,12 +55,12 @@ func TestNoiseAloneAllowsForDiscreteNoise(t *testing.T) {
 		t.Errorf("at a large delta epsilon is %v, not %v", eps, want)
 	}
 	for _, b := range []Budget{{.01, 1e-6}, {1, 1e-6}, {1, 1e-9}, {8, 1e-5}} {
-		rho := Alone{Concentrated{}}.Rho(b)
-		if ratio := rho / ZCDPRho(b.Epsilon, b.Delta); ratio < 1.08 || ratio > 1.35 {
+		z, err := Calibrate(Alone{Concentrated{}}, b, func(z float64) (Event, error) { return Gaussian{z}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ratio := gaussianRho(z) / ZCDPRho(b.Epsilon, b.Delta); ratio < 1.08 || ratio > 1.35 {
 			t.Errorf("%v: %v times the rho", b, ratio)
 		}
-	}
-	if (Alone{Concentrated{}}).Rho(Budget{1, 0}) != 0 {
-		t.Error("normal noise at a delta of 0")
 	}
 }

@@ -205,7 +205,7 @@ END $$;
 --   2. spent <= cap, in the unit of the accounting
 --   3. under zcdp: the sum of the epsilons of charges that have one, plus order * rho of the others, is
 --      at most order * cap, at the one order by which cap was converted
---   4. there is only one, of normal noise and planned to be the only one, and its own delta at epsilon is at
+--   4. under zcdp: there is only one, of normal noise and planned to be the only one, and its own delta at epsilon is at
 --      most that of the conversion
 -- In addition the deltas of mechanisms must fit the reserve. The four together give the same guarantee
 -- as 2 alone (internal/ledger/filters.md). Where p_cap is 0, only 1 can admit anything that costs. The
@@ -221,11 +221,11 @@ DECLARE
 BEGIN
   IF t.spent <= p_cap OR p_accounting <> 'pure' AND t.rest = 0 AND t.epsilon <= p_epsilon THEN
     RETURN true;
-  ELSIF p_accounting = 'pure' OR p_cap <= 0 THEN
+  ELSIF p_accounting <> 'zcdp' OR p_cap <= 0 THEN
     RETURN false;
   ELSIF t.rest = 1 AND t.epsilon = 0 THEN
     RETURN (dp_int.noise_delta(t.rest_rho, p_epsilon)).delta <= dp_int.conversion_delta(p_delta);  -- 3 would be 2 here
-  ELSIF p_accounting <> 'zcdp' OR t.rest_rho > p_cap THEN
+  ELSIF t.rest_rho > p_cap THEN
     RETURN false;
   END IF;
   a := coalesce(p_order, dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(p_delta)::float8));
@@ -272,7 +272,7 @@ BEGIN
     RETURN best;
   ELSIF t.rest = 0 THEN
     RETURN least(best, t.epsilon);
-  ELSIF t.rest = 1 AND t.epsilon = 0 THEN
+  ELSIF a.accounting = 'zcdp' AND t.rest = 1 AND t.epsilon = 0 THEN
     best := least(best, dp_int.noise_epsilon(t.rest_rho, delta, best));
   ELSIF a.accounting = 'zcdp' AND t.epsilon > 0 THEN
     o := dp_int.order_for_mixture(t.epsilon::float8, t.rest_rho::float8, delta::float8);

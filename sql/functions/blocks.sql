@@ -508,7 +508,7 @@ BEGIN
     low := best - 1e-9 * (best + most) - 1e-20;
     cap := dp_int.cap(a.accounting, a.renyi_order, low, a.delta);
     o := coalesce(dp_int.order_of_limit(a.accounting, low, a.delta), 1);
-    rho := CASE WHEN EXISTS (SELECT FROM unnest(near) AS t WHERE t.rest + x.rest = 1 AND t.spent_epsilon + x.epsilon = 0)
+    rho := CASE WHEN a.accounting = 'zcdp' AND EXISTS (SELECT FROM unnest(near) AS t WHERE t.rest + x.rest = 1 AND t.spent_epsilon + x.epsilon = 0)
                 THEN dp_int.noise_rho(low, dp_int.conversion_delta(a.delta), dp_int.zcdp_rho(low, dp_int.conversion_delta(a.delta))) END;
     mixes := a.accounting = 'zcdp' AND o * cap <= low;  -- else filter 3 admits pure epsilons that filter 1 does not, which least_epsilon does not use
     near := ARRAY(
@@ -516,7 +516,7 @@ BEGIN
         FROM unnest(near) AS t,
              LATERAL (SELECT least(o * (t.spent + x.spent - cap),
                                    CASE WHEN a.accounting <> 'pure' AND t.rest + x.rest = 0 THEN t.spent_epsilon + x.epsilon - low END,
-                                   CASE WHEN a.accounting <> 'pure' AND t.rest + x.rest = 1 AND t.spent_epsilon + x.epsilon = 0 THEN o * (t.rest_rho + x.rest_rho - rho) END,
+                                   CASE WHEN a.accounting = 'zcdp' AND t.rest + x.rest = 1 AND t.spent_epsilon + x.epsilon = 0 THEN o * (t.rest_rho + x.rest_rho - rho) END,
                                    CASE WHEN mixes THEN t.spent_epsilon + x.epsilon + o * (t.rest_rho + x.rest_rho - cap) END)) AS g(excess)
        WHERE g.excess > 0
        ORDER BY g.excess DESC);

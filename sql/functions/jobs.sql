@@ -124,7 +124,7 @@ DECLARE
   a dp_int.account;
 BEGIN
   SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = p_dataset;
-  RETURN a.accounting <> 'pure'
+  RETURN a.accounting = 'zcdp'
          AND NOT EXISTS (SELECT FROM dp_int.sums_of(a, dp_int.blocks_read(p_dataset, p_request)) AS s WHERE s.rest > 0 OR s.spent_epsilon > 0)
          AND (a.block_width IS NULL OR (dp_int.grant_of(p_dataset, p_caller)).epsilon IS NULL);
 END $$;

@@ -20,8 +20,10 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,
          least(a.epsilon, d.epsilon)::float8 AS epsilon_total,
          (ceil(round(a.proven_epsilon * u.per, 6)) / u.per)::float8 AS epsilon_spent,
-         -- 0 also where dp_int.is_closed says so; with blocks the sums are not those of one block.
-         CASE WHEN a.accounting <> 'pure' AND a.rest > 0 AND (a.cap <= 0 OR a.block_width IS NULL AND a.spent_epsilon = 0 AND a.spent > least(a.cap, d.cap)) THEN 0
+         -- 0 also where dp_int.is_closed says so, with blocks of one of them.
+         CASE WHEN a.accounting <> 'pure' AND a.rest > 0
+                   AND (a.cap <= 0 OR a.block_width IS NULL AND a.spent_epsilon = 0 AND a.spent > least(a.cap, d.cap)
+                        OR a.block_width IS NOT NULL AND EXISTS (SELECT FROM dp_int.account_block b WHERE b.account = a.id AND b.rest > 0 AND b.spent_epsilon = 0 AND b.spent > least(a.cap, d.cap))) THEN 0
               ELSE (floor(round(greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0) * u.per, 6)) / u.per)::float8 END AS epsilon_remaining,
          a.delta::float8 AS delta_total,
          a.spends AS entries,
