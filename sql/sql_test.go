@@ -250,7 +250,7 @@ func TestNoiseAloneAgreesWithPrivacy(t *testing.T) {
 	better := 0
 	for _, b := range append(tiny, budgets...) {
 		within := privacy.Budget{Epsilon: b.Epsilon * (1 - 1e-15), Delta: b.Delta - privacy.Reserve(b.Delta)}
-		z, err := privacy.Calibrate(privacy.Alone{Accountant: privacy.Concentrated{}}, within, func(z float64) (privacy.Event, error) { return privacy.Gaussian{NoiseMultiplier: z}, nil })
+		z, err := privacy.Calibrate(privacy.Alone{}, within, func(z float64) (privacy.Event, error) { return privacy.Gaussian{NoiseMultiplier: z}, nil })
 		if err != nil {
 			t.Fatal(err)
 		}

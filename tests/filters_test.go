@@ -125,7 +125,7 @@ func TestPureRequestsAndOthersShareAnAccount(t *testing.T) {
 // The first fit of an account has the noise that normal noise alone needs, and can take the whole budget; a
 // later one has that of a fit among others. dp_explain foretells both.
 func TestTheFirstFitHasLessNoise(t *testing.T) {
-	alone, among := privacy.Alone{Accountant: privacy.Concentrated{}}, privacy.Concentrated{}
+	alone, among := privacy.Alone{}, privacy.Concentrated{}
 	ratio := func(eps, delta float64) float64 {
 		b := privacy.Budget{Epsilon: eps, Delta: delta - privacy.Reserve(delta)}
 		z, err := privacy.Calibrate(alone, b, func(z float64) (privacy.Event, error) { return privacy.Gaussian{NoiseMultiplier: z}, nil })
@@ -173,8 +173,9 @@ func TestTheFirstFitHasLessNoise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err1 := alone.Epsilon(event, .9e-6)
-	b, err2 := among.Epsilon(event, .9e-6)
+	only, _ := event.(privacy.Only)
+	a, err1 := alone.Epsilon(only.Event, .9e-6)
+	b, err2 := among.Epsilon(only.Event, .9e-6)
 	if err1 != nil || err2 != nil || a > 1 || b < 1.05 {
 		t.Errorf("alone it proves epsilon %v, %v, among others %v, %v", a, err1, b, err2)
 	}

@@ -287,15 +287,14 @@ func (s *Sidecar) plan(c *claim, n int64) (*plan.Plan, error) {
 		return p, err
 	}
 	// Where delta is tiny, or eps huge, being alone makes no difference.
-	switch among, err := (privacy.Concentrated{}).Epsilon(p.Event, c.Request.Delta-privacy.Reserve(c.Request.Delta)); {
-	case err != nil:
-		return nil, err
-	case among > c.Request.Eps:
+	among, err := privacy.Concentrated{}.Epsilon(p.Event, c.Request.Delta-privacy.Reserve(c.Request.Delta))
+	if among > c.Request.Eps {
 		p.Event = privacy.Only{Event: p.Event}
 	}
-	return p, nil
+	return p, err
 }
 
+// planRequest is plan for an event that does not yet say whether it is to be the only one of its account.
 func (s *Sidecar) planRequest(c *claim, n int64) (*plan.Plan, error) {
 	if c.Scored != nil {
 		return s.planScore(c, n)
@@ -339,7 +338,7 @@ func (s *Sidecar) accountant(c *claim) privacy.Accountant {
 		return privacy.AtOrder{Order: *c.Dataset.Order, Renyi: &s.renyi}
 	}
 	if c.Alone {
-		return privacy.Alone{Accountant: privacy.Concentrated{}}
+		return privacy.Alone{}
 	}
 	return privacy.Concentrated{}
 }

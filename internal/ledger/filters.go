@@ -119,9 +119,9 @@ func (b budget) admits(t totals) bool {
 // budget.
 func (b budget) admitsPure(t totals) bool { return t.rest == 0 && t.epsilon.Cmp(b.epsilon) <= 0 }
 
-// admitsAlone is the filter for a charge of normal noise that is the only one, as it was planned to be, which is converted by the exact trade-off
-// function. The database evaluates that in decimals, more closely than float64 does where epsilon is tiny; a relative excess
-// of up to 1e-6 is admitted here.
+// admitsAlone is the filter for a charge of normal noise that is the only one, as it was planned to be: it
+// is converted by the exact trade-off function. The database evaluates that in decimals, more closely than
+// float64 does where epsilon is tiny; a relative excess of up to 1e-6 is admitted here.
 func (b budget) admitsAlone(t totals) bool {
 	if b.accounting != "zcdp" || t.rest != 1 || t.epsilon.Sign() != 0 || b.cap.Sign() <= 0 {
 		return false

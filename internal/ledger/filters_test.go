@@ -30,7 +30,7 @@ func TestFiltersAtTheirBoundaries(t *testing.T) {
 	b := newBudget("zcdp", 4, 1e-6)
 	cap, _ := b.cap.Float64()
 	order := privacy.ZCDPOrder(4, .9e-6)
-	z, err := privacy.Calibrate(privacy.Alone{Accountant: privacy.Concentrated{}}, privacy.Budget{Epsilon: 4, Delta: .9e-6}, func(z float64) (privacy.Event, error) { return privacy.Gaussian{NoiseMultiplier: z}, nil })
+	z, err := privacy.Calibrate(privacy.Alone{}, privacy.Budget{Epsilon: 4, Delta: .9e-6}, func(z float64) (privacy.Event, error) { return privacy.Gaussian{NoiseMultiplier: z}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,17 +7,13 @@ import (
 
 // Alone is the accountant of a request that is the only charge of its account. If its event is normal noise
 // on all rows and nothing else, the exact trade-off function of a Gaussian gives a smaller epsilon than
-// Accountant, the accountant for any history. A ledger admits such a request, as an event of the kind Only,
-// by a filter of its own, after which it admits nothing that the filters of Accountant would not
-// (internal/ledger/filters.md).
-type Alone struct{ Accountant Accountant }
+// Concentrated. A ledger admits such a request, as an event of the kind Only, by a filter of its own, after
+// which it admits nothing that its other filters would not (internal/ledger/filters.md).
+type Alone struct{}
 
 // Epsilon implements Accountant.
-func (a Alone) Epsilon(history Event, delta float64) (float64, error) {
-	if only, ok := history.(Only); ok {
-		history = only.Event
-	}
-	epsilon, err := a.Accountant.Epsilon(history, delta)
+func (Alone) Epsilon(history Event, delta float64) (float64, error) {
+	epsilon, err := Concentrated{}.Epsilon(history, delta)
 	if err != nil || !IsNoise(history) {
 		return epsilon, err
 	}

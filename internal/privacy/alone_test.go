@@ -9,7 +9,7 @@ import (
 // A request of normal noise alone has the noise that the exact trade-off function allows, a request of anything else
 // that of the accountant for any history.
 func TestNoiseAloneHasTheExactBound(t *testing.T) {
-	alone := Alone{Concentrated{}}
+	alone := Alone{}
 	for _, r := range readGolden(t).Inverse {
 		history := Repeat{int(r.T), Gaussian{r.Sigma_exact}}
 		eps, err := alone.Epsilon(history, r.Delta)
@@ -55,7 +55,7 @@ func TestNoiseAloneAllowsForDiscreteNoise(t *testing.T) {
 		t.Errorf("at a large delta epsilon is %v, not %v", eps, want)
 	}
 	for _, b := range []Budget{{.01, 1e-6}, {1, 1e-6}, {1, 1e-9}, {8, 1e-5}} {
-		z, err := Calibrate(Alone{Concentrated{}}, b, func(z float64) (Event, error) { return Gaussian{z}, nil })
+		z, err := Calibrate(Alone{}, b, func(z float64) (Event, error) { return Gaussian{z}, nil })
 		if err != nil {
 			t.Fatal(err)
 		}

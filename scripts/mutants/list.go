@@ -1107,7 +1107,7 @@ var mutants = []mutant{
 	{"noise alone: an upgrade counts what blocks were charged once", "sql/migrations/046_alone.up.sql",
 		"UPDATE dp_int.account_block b SET rest = 2 * b.rest - ", "UPDATE dp_int.account_block b SET rest = b.rest - 0 * ", []tests{{"./tests", "TestUpgradeCountsNoiseAlone"}}},
 	{"noise alone: an upgrade leaves what an older version proved", "sql/functions/ledger.sql",
-		"  PERFORM dp_int.prove(n.id) FROM dp_int.account n;  -- by", "  -- by", []tests{{"./tests", "TestUpgradeCountsNoiseAlone"}}},
+		"  PERFORM dp_int.prove(n.id) FROM dp_int.account n\n    WHERE EXISTS", "  PERFORM dp_int.prove(n.id) FROM dp_int.account n\n    WHERE false AND EXISTS", []tests{{"./tests", "TestUpgradeCountsNoiseAlone"}}},
 	{"noise alone: a second fit is planned as if it were the first", "sql/functions/jobs.sql",
 		"s.rest > 0 OR s.spent_epsilon > 0)", "s.rest > 9 OR s.spent_epsilon > 9)", []tests{{"./tests", "TestTheFirstFitHasLessNoise"}}},
 	{"filters: budgets of before have all filters", "internal/ledger/filters.go",

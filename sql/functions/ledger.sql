@@ -104,8 +104,7 @@ END $$;
 
 -- Initialises the filters of accounts whose budget was set by a version without filters: their sums are
 -- computed from the ledger, and an entry records that all filters of their budget hold from here on. An
--- account of a copy that was left no budget has none by any filter. What is proven of any account is
--- computed by the filters that there are now.
+-- account of a copy that was left no budget has none by any filter.
 CREATE OR REPLACE FUNCTION dp_int.bring_filters() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -126,7 +125,9 @@ BEGIN
     PERFORM dp_int.ledger_budget(a.id, (SELECT d.name FROM dp_int.dataset d WHERE d.account = a.id ORDER BY d.unregistered_at DESC NULLS FIRST, d.id DESC LIMIT 1), session_user,
       jsonb_build_object('upgrade', jsonb_build_object('filters', 'all'), 'budget', dp_int.describe_budget(a, a.epsilon, a.delta)));
   END LOOP;
-  PERFORM dp_int.prove(n.id) FROM dp_int.account n;  -- by the filters of these functions
+  -- After a step down an older version may have proven more of what is alone.
+  PERFORM dp_int.prove(n.id) FROM dp_int.account n
+    WHERE EXISTS (SELECT FROM dp_int.caller_total t WHERE t.account = n.id AND t.rest = 1) OR EXISTS (SELECT FROM dp_int.account_block b WHERE b.account = n.id AND b.rest = 1);
 END $$;
 
 -- Why somebody's job on a data set that was unregistered, or is no longer granted, is refused.
