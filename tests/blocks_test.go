@@ -452,7 +452,7 @@ func (h *blockHistory) run(steps int) string {
 		switch k := h.rng.IntN(20); {
 		case k < 4 && len(h.stand) > 0:
 			i := h.rng.IntN(len(h.stand))
-			h.exec(h.super, `SELECT dp_int.ledger_refund($1)`, h.stand[i].id)
+			h.exec(h.super, `SELECT dp_int.refund_job(j) FROM dp_int.job j WHERE j.charge = $1`, h.stand[i].id)
 			h.stand = slices.Delete(h.stand, i, i+1)
 		case k == 4 && (h.accounting != "rdp" || len(h.stand) > 0):
 			set = epsilon * (.8 + .4*h.rng.Float64())

@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,6 +173,52 @@ func TestVerifyNoticesAPriceTooLow(t *testing.T) {
 			t.Errorf("%s: %v", c.costs, wrong)
 		}
 		w.exec(w.super, `ROLLBACK`)
+	}
+}
+
+// A refund that nothing but its author asked for is noticed, inside the database and outside: one that gives back another
+// sum, or another charge's, or the charge of a job that has read.
+func TestVerifyNoticesAForgedRefund(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 1, 0)
+	w.registerAgain("zcdp", 1, 1e-6)
+	other := *w
+	other.dataset = w.sixFeatures(1, 1e-6)
+	other.mustCharge(privacy.ZCDP{Rho: .01})
+	w.mustCharge(privacy.ZCDP{Rho: .012})
+	charged := w.mustCharge(privacy.ZCDP{Rho: .01})
+	const refund = `DO $$ DECLARE e dp_int.ledger; BEGIN
+		SELECT * INTO e FROM dp_int.ledger WHERE kind = 'charge' ORDER BY id DESC LIMIT 1;
+		e.kind := 'refund'; e.refunds := e.id; e.rho := -e.rho; e.delta := -e.delta; e.renyi := ARRAY(SELECT -r FROM unnest(e.renyi) WITH ORDINALITY AS c(r, o) ORDER BY o);
+		%s;
+		UPDATE dp_int.job SET charge = NULL, row_count = NULL, plan = NULL, state = 'claimed' WHERE id = e.job AND state = 'charged';
+		PERFORM dp_int.ledger_append(e); END $$`
+	read := fmt.Sprintf(`PERFORM dp_int.job_read('%s', '%s')`, charged.Job, charged.Token)
+	const inside, outside = "every refund gives back all of its own charge, under which nothing had run", "every refund gives back all of its own charge, computed outside"
+	for what, forged := range map[string]struct {
+		change  string
+		noticed []string
+	}{
+		"what it was":        {`e.rho := e.rho`, nil},
+		"more than it was":   {`e.rho := e.rho * 2`, []string{inside, outside}},
+		"as another":         {`e.event := '{"zcdp": {"rho": 1}}'`, []string{inside, outside}},
+		"another curve":      {`e.renyi := ARRAY(SELECT 2 * r FROM unnest(e.renyi) WITH ORDINALITY AS c(r, o) ORDER BY o)`, []string{inside, outside}},
+		"a job's that reads": {read, []string{inside}},
+		"another account's":  {`e.refunds := (SELECT min(id) FROM dp_int.ledger WHERE kind = 'charge')`, []string{inside, outside}},
+	} {
+		w.exec(w.super, "BEGIN")
+		w.exec(w.super, fmt.Sprintf(refund, forged.change))
+		var missed []string
+		wrong := w.verify()
+		for _, item := range forged.noticed {
+			if !slices.ContainsFunc(wrong, func(s string) bool { return strings.HasPrefix(s, item) }) {
+				missed = append(missed, item)
+			}
+		}
+		if len(missed) > 0 || forged.noticed == nil && len(wrong) > 0 {
+			t.Errorf("%s: %q is not noticed; %q is", what, missed, wrong)
+		}
+		w.exec(w.super, "ROLLBACK")
 	}
 }
 

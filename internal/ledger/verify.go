@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,24 +49,27 @@ func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 	within := Finding{Item: "no charge went beyond the budget that was in force, computed outside the database", OK: true}
 	price := Finding{Item: "every charge costs at least what its event costs", OK: true}
 	chain := Finding{Item: "every hash chain, computed outside the database", OK: true}
+	refund := Finding{Item: "every refund gives back all of its own charge, computed outside the database", OK: true}
 	heads := newHeadCheck(kept)
 	var last line
 	var sums replay
+	var open charges
 	for rows.Next() {
 		l, err := pgx.RowToStructByPos[line](rows)
 		if err != nil {
 			return nil, err
 		}
 		if l.Account != last.Account {
-			last, sums = line{Account: l.Account}, replay{totals: newTotals()}
+			last, sums, open = line{Account: l.Account}, replay{totals: newTotals()}, charges{}
 		}
 		heads.compare(l)
 		within.require(sums.follow(l), l)
+		refund.require(open.follow(l), l)
 		price.require(l.coversPrice(), l)
 		chain.require(l.follows(last), l)
 		last = l
 	}
-	findings = append(findings, within, price, chain)
+	findings = append(findings, within, refund, price, chain)
 	if len(kept) > 0 {
 		findings = append(findings, heads.finding())
 	}
@@ -103,6 +107,38 @@ func (l line) follows(last line) bool {
 	return err == nil && hash == l.Hash && l.Previous == last.Hash && l.Seq == last.Seq+1
 }
 
+// charges are those of an account that were not given back, by their ids.
+type charges map[int64]line
+
+// follow processes the next entry of the chain. It reports false for a refund that is not exactly the opposite of a
+// charge before it that stands.
+func (c charges) follow(l line) bool {
+	switch l.Kind {
+	case "charge":
+		c[l.ID] = l
+	case "refund":
+		if l.Refunds == nil {
+			return false
+		}
+		given, stands := c[*l.Refunds]
+		delete(c, *l.Refunds)
+		return stands && l.opposes(given)
+	}
+	return true
+}
+
+// opposes reports whether l has the costs of a charge with the other sign, and what else it says.
+func (l line) opposes(c line) bool {
+	back := append([]*float64{l.Epsilon, l.Rho, l.Delta}, l.curve()...)
+	costs := append([]*float64{c.Epsilon, c.Rho, c.Delta}, c.curve()...)
+	return slices.EqualFunc(back, costs, func(b, c *float64) bool { return b == nil && c == nil || b != nil && c != nil && *b == -*c }) &&
+		l.Dataset == c.Dataset && l.Caller == c.Caller && equal(l.Job, c.Job) && l.Event == c.Event &&
+		equal(l.Grid, c.Grid) && l.Arithmetic == c.Arithmetic && equal(l.Blocks, c.Blocks)
+}
+
+// equal reports whether both are nil, or point to equal values.
+func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
 // coversPrice reports whether a charge has at least the cost of its event in every unit.
 // Another processor may compute a price that differs in its last digits.
 func (l line) coversPrice() bool {
@@ -129,7 +165,7 @@ func (l line) coversPrice() bool {
 
 // curve returns the costs at all Renyi orders; an element is nil if there is no cost.
 func (l line) curve() (costs []*float64) {
-	if l.Renyi == nil {
+	if l.Renyi == nil || *l.Renyi == "{}" {
 		return nil
 	}
 	for v := range strings.SplitSeq(strings.Trim(*l.Renyi, "{}"), ",") {

@@ -212,6 +212,18 @@ BEGIN
        WHERE c.kind IS DISTINCT FROM 'charge' OR c.job IS DISTINCT FROM r.job OR EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)
        ORDER BY r.released_at
        LIMIT 1)),
+    ('every refund gives back all of its own charge, under which nothing had run', (
+      SELECT format('entry %s', b.id)
+        FROM dp_int.ledger b
+        LEFT JOIN dp_int.ledger c ON c.id = b.refunds
+        LEFT JOIN dp_int.job j ON j.id = c.job AND j.charge = c.id
+       WHERE b.kind = 'refund'
+         AND ((c.kind, c.account, c.dataset, c.caller, c.job, c.event, c.epsilon, c.rho, nullif(c.renyi, '{}'), c.renyi_grid, c.delta, c.arithmetic, c.blocks)
+              IS DISTINCT FROM ('charge', b.account, b.dataset, b.caller, b.job, b.event, -b.epsilon, -b.rho, (SELECT array_agg(-r ORDER BY o) FROM unnest(b.renyi) WITH ORDINALITY AS n(r, o)),
+                                b.renyi_grid, -b.delta, b.arithmetic, b.blocks)
+              OR c.seq >= b.seq OR j.id IS NOT NULL)
+       ORDER BY b.id
+       LIMIT 1)),
     -- By its data set a release is shown, and by the hash of its request it answers again: also the jobs that followed its own.
     ('every release has the data set and the request of its job, and of every job that it answered', (
       SELECT format('release %s', r.id)
