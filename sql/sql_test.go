@@ -385,7 +385,7 @@ func TestShownEpsilonsOfAnySize(t *testing.T) {
 	setUp(t, conn)
 	var wrong []string
 	err := conn.QueryRow(t.Context(), `SELECT coalesce(array_agg(concat_ws(' ', e, upward, downward)), '{}')
-		FROM (SELECT e, dp_int.shown_epsilon(e), dp_int.shown_remaining(e) FROM (SELECT ('1.23456789e' || k)::numeric FROM generate_series(-40, 3) AS k) AS x(e)) AS s(e, upward, downward)
+		FROM (SELECT e, dp_int.shown_epsilon(e), dp_int.shown_remaining(e, e) FROM (SELECT ('1.23456789e' || k)::numeric FROM generate_series(-40, 3) AS k) AS x(e)) AS s(e, upward, downward)
 		WHERE NOT (upward::numeric >= e AND downward::numeric <= e AND upward::numeric - downward::numeric <= greatest(e * 1e-5, 1e-6))`).Scan(&wrong)
 	if err != nil || len(wrong) > 0 {
 		t.Error(err, wrong)

@@ -227,9 +227,9 @@ func TestNoiseIsOnlyLessWhereItMayBeAlone(t *testing.T) {
 func TestNothingIsLeftThatNobodyCanAskFor(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	name := w.sixFeatures(1, 1e-6)
-	said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 0.97)`, name)
-	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.97)`, name)
-	if left := one[string](w, w.analyst, `SELECT concat_ws(' ', epsilon_spent, epsilon_remaining) FROM dp.budget WHERE dataset = $1`, name); left != "0.97 0" || said["epsilon_remaining_after"] != "0" {
+	said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 1)`, name)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, name)
+	if left := one[string](w, w.analyst, `SELECT concat_ws(' ', epsilon_spent, epsilon_remaining) FROM dp.budget WHERE dataset = $1`, name); left != "1 0" || said["epsilon_remaining_after"] != "0" {
 		t.Errorf("spent and left: %s; foretold: %s", left, said["epsilon_remaining_after"])
 	}
 	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.001)`, name)
@@ -239,16 +239,16 @@ func TestNothingIsLeftThatNobodyCanAskFor(t *testing.T) {
 	}
 	// A steward is told, by a lower limit on a larger budget as well.
 	steward, heard := w.hearingHints("steward")
-	w.exec(steward, `SELECT dp_set_budget($1, 1.01)`, name)
+	w.exec(steward, `SELECT dp_set_budget($1, 1.05)`, name)
 	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "nothing is left for data set") || !strings.Contains(said, "Among others that request counts as epsilon 1.0") {
 		t.Errorf("the steward hears %q", said)
 	}
 	w.exec(steward, `SELECT dp_set_budget($1, 4)`, name)
-	w.exec(steward, `SELECT dp_grant($1, $2, 1)`, name, w.person)
+	w.exec(steward, `SELECT dp_grant($1, $2, 1.05)`, name, w.person)
 	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "nothing is left of the personal limit") {
 		t.Errorf("the steward hears %q", said)
 	}
-	if left := one[string](w, w.analyst, `SELECT concat_ws(' ', my_epsilon_spent, my_epsilon_remaining) FROM dp.budget WHERE dataset = $1`, name); left != "0.97 0" {
+	if left := one[string](w, w.analyst, `SELECT concat_ws(' ', my_epsilon_spent, my_epsilon_remaining) FROM dp.budget WHERE dataset = $1`, name); left != "1 0" {
 		t.Errorf("of a limit spent and left: %s", left)
 	}
 	// More than the budget is refused, as foretold, although its noise without the exact bound would keep within it.
@@ -273,10 +273,79 @@ func TestNothingIsLeftThatNobodyCanAskFor(t *testing.T) {
 		t.Errorf("the hint is %q", hint(err))
 	}
 	blocks.exec(blocks.steward, `SELECT dp_grant($1, $2)`, name, blocks.person)
-	blocks.mustRegress(blocks.analyst, `SELECT * FROM dp_linear_regress($1, 0.97, over => $2::text::daterange)`, name, blocks.window(40, 10))
-	if left := all[string](blocks, blocks.analyst, `SELECT concat_ws(' ', epsilon_spent, epsilon_remaining) FROM dp_blocks($1)`, name); !slices.Equal(left, []string{"0 1", "1 0", "0 1", "0.97 0", "0 1"}) {
+	blocks.mustRegress(blocks.analyst, `SELECT * FROM dp_linear_regress($1, 1, over => $2::text::daterange)`, name, blocks.window(40, 10))
+	if left := all[string](blocks, blocks.analyst, `SELECT concat_ws(' ', epsilon_spent, epsilon_remaining) FROM dp_blocks($1)`, name); !slices.Equal(left, []string{"0 1", "1 0", "0 1", "1 0", "0 1"}) {
 		t.Errorf("blocks: %q", left)
 	}
+}
+
+// What dp_explain and a refusal say of a budget adds up to the last digit, and a fresh budget can be asked for all that it has.
+func TestShownBudgetsAddUp(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.sixFeatures(9, 1e-6)
+	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 12)`, name)
+	if w.wantError(err, "DP002", "and 9 is left"); !strings.Contains(hint(err), "at most about 9, or") {
+		t.Errorf("the hint is %q", hint(err))
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 8)`, name, w.person)
+	for k, eps := range []float64{.37, .41, 1.7, .2, 2.3, .05} {
+		said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, $2)`, name, eps)
+		if one[bool](w, w.super, `SELECT $1::numeric - $2::numeric <> $3::numeric`, said["epsilon_remaining"], said["epsilon_charged"], said["epsilon_remaining_after"]) {
+			t.Errorf("%v: %s less %s is not %s", eps, said["epsilon_remaining"], said["epsilon_charged"], said["epsilon_remaining_after"])
+		}
+		if mine := one[string](w, w.analyst, `SELECT my_epsilon_remaining::text FROM dp.budget WHERE dataset = $1`, name); mine != said["my_epsilon_remaining"] {
+			t.Errorf("%v: dp.budget has %s, dp_explain %s", eps, mine, said["my_epsilon_remaining"])
+		}
+		w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2)`, name, eps)
+		_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2)`, name, []float64{8.2, 9.5}[k%2]+float64(k)/100)
+		w.wantError(err, "DP002", "does not cover this request")
+		n := regexp.MustCompile(`costs epsilon ([0-9.]+).*, and ([0-9.]+) is left; .* from ([0-9.]+) to ([0-9.]+), the (?:limit|budget) is ([0-9.]+)`).FindStringSubmatch(err.Error())
+		if len(n) == 0 || one[bool](w, w.super, `SELECT $1::numeric + $3::numeric <> $4::numeric OR $2::numeric + $3::numeric <> $5::numeric`, n[1], n[2], n[3], n[4], n[5]) {
+			t.Errorf("%v does not add up: %q", err, n)
+		}
+	}
+}
+
+// A first request takes no more of a budget, or of a limit, than its eps: where with less noise it would, it has that of one
+// among others, and what is said to be left can be asked for.
+func TestAFirstRequestLeavesTheRest(t *testing.T) {
+	const all, less = 1e-6, 1e-7 // deltas of requests
+	for _, k := range []struct {
+		budget, limit, eps, delta, left float64
+		first                           bool
+	}{
+		{1, 0, .5, all, .5, true}, {1, 0, .9, all, .1, true}, {1, 0, .926, all, .074, false}, {1, 0, .95, all, .05, false}, {1, 0, 1, all, 0, true},
+		{4, 0, 3.9, all, .1, false}, {4, 1, .95, all, .05, false}, {4, 1, 1, all, 0, true},
+		{1, 0, .5, less, .555, true}, {1, 0, 1.05, less, .049, false}, {4, 0, 3.9, less, .448, true},
+	} {
+		w := newWorld(t, 1, 0)
+		name := w.sixFeatures(k.budget, 1e-6)
+		if k.limit > 0 {
+			w.exec(w.steward, `SELECT dp_grant($1, $2, $3)`, name, w.person, k.limit)
+		}
+		if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, $2, $3)`, name, k.eps, k.delta); said["affordable"] != "yes" || strings.HasPrefix(said["first_request"], "yes") != k.first {
+			t.Errorf("%v: affordable %s, first %s", k, said["affordable"], said["first_request"])
+		}
+		w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, $3)`, name, k.eps, k.delta)
+		left := one[float64](w, w.analyst, `SELECT coalesce(my_epsilon_remaining, epsilon_remaining)::float8 FROM dp.budget WHERE dataset = $1`, name)
+		if math.Abs(left-k.left) > 1e-2*k.left+1e-5 {
+			t.Errorf("%v: %v is left", k, left)
+		}
+		if k.left > 0 {
+			w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2)`, name, left)
+		}
+		if wrong := w.verify(); len(wrong) > 0 {
+			t.Errorf("%v: %q", k, wrong)
+		}
+	}
+	// Nor of a lower limit of another data set of the same people.
+	w := newWorld(t, 1, 0)
+	name := w.sixFeatures(1, 1e-6)
+	w.exec(w.steward, one[string](w, w.super, `SELECT format('SELECT dp_register(%L, %L::regclass, %L, %L, 0.54, 1e-6, scales => %L)', name || '_less', relid::regclass, target, features, scales) FROM dp_int.dataset WHERE name = $1`, name))
+	w.exec(w.steward, `SELECT dp_grant($1 || '_less', $2)`, name, w.person)
+	w.exec(w.steward, `SELECT dp_set_budget($1, 1)`, name)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.5)`, name)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1 || '_less', (SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1 || '_less'))`, name)
 }
 
 // A delta above the account's is refused, however it is asked for, before anything is spent; an answer that was given before is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -47,6 +48,11 @@ func TestPoissonRegression(t *testing.T) {
 		if got[j].Term != c.term || math.Abs(got[j].Coef-c.coef) > c.d {
 			t.Errorf("%v, want %v", got[j], c)
 		}
+	}
+	conn, heard := w.listening(w.person) // noise is larger than that of least squares with as many rows
+	w.exec(conn, `SELECT dp_submit('poisson', $1, 0.01, options => '{"exposure": "years"}')`, w.dataset)
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "too few rows for 3 coefficients at eps 0.01") {
+		t.Errorf("of 60,000 rows at eps 0.01: %q", said)
 	}
 	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
 	rate := math.Exp(got[0].Coef + 40*got[1].Coef + 2*got[2].Coef)

@@ -89,17 +89,20 @@ func TestWarningsHaveTheBoundsOfPlans(t *testing.T) {
 	})
 	t.Run("least_rows", func(t *testing.T) {
 		pure := numbersInSQL(t, `CASE WHEN p_delta = 0 THEN (\d+) \* p_coefficients / p_eps`)[0]
-		normal := numbersInSQL(t, `THEN (\d+) ELSE (\d+) END \* sqrt\(p_coefficients / 2\.0\) / dp_int\.root_of_rho`)
-		for model, a := range map[string]plan.Algorithm{"l1": L1{}, "linear": Regression{Loss: loss.Squared{}}, "huber": Regression{Loss: loss.Huber{}}, "logistic": Regression{Loss: loss.Logistic{}, Labels: true}} {
-			for _, d := range []int{2, 5} {
+		normal := numbersInSQL(t, `THEN greatest\((\d+) \* r\.root, (\d+)\) WHEN dp_int\.is_count\(p_model\) THEN (\d+) \* r\.root ELSE (\d+) \* p_coefficients END`)
+		for model, a := range map[string]plan.Algorithm{"l1": L1{}, "linear": Regression{Loss: loss.Squared{}}, "huber": Regression{Loss: loss.Huber{}}, "logistic": Regression{Loss: loss.Logistic{}, Labels: true}, "poisson": Regression{Loss: loss.Poisson{}}} {
+			for _, d := range []int{2, 5, 15} {
 				s, b := table.Shape{N: 10_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
 				root := math.Sqrt(1-math.Log(b.Delta)) - math.Sqrt(-math.Log(b.Delta))
-				got, accountant := normal[1]*math.Sqrt(float64(d)/2)/root, privacy.Accountant(privacy.Concentrated{})
+				size := math.Sqrt(float64(d) / 2)
+				got, accountant := normal[3]*float64(d)/root, privacy.Accountant(privacy.Concentrated{})
 				switch model {
 				case "l1":
 					b.Delta, got, accountant = 0, pure*float64(d), privacy.PureSum{}
 				case "logistic":
-					got *= normal[0] / normal[1]
+					got = max(normal[0]*size, normal[1]) / root
+				case "poisson":
+					got = normal[2] * size / root
 				}
 				near(t, model, got, float64(RowsFor(0.1, a, s, b, accountant)), 0.5, 1.5)
 			}

@@ -135,12 +135,15 @@ BEGIN
   mine := dp_int.add_entry(own, a, e);
   proven := dp_int.least_epsilon(n, t, n.spent_delta + e.delta);
   property := 'epsilon_charged';
-  value := dp_int.rounded_up(proven - n.proven_epsilon, whole);
+  value := dp_int.shown_increase(n.proven_epsilon, proven, whole)::float8;
   RETURN NEXT;
   property := 'epsilon_remaining_after';
   value := CASE WHEN dp_int.is_closed(a.accounting, least(a.cap, d.cap), t) THEN 0 ELSE dp_int.rounded_down(whole - proven, whole) END;
   RETURN NEXT;
   IF g.epsilon IS NOT NULL THEN
+    property := 'my_epsilon_remaining';
+    value := CASE WHEN dp_int.is_closed(a.accounting, g.cap, own) THEN 0 ELSE dp_int.rounded_down(g.epsilon - dp_int.least_epsilon(n, own, n.spent_delta), whole) END;
+    RETURN NEXT;
     property := 'my_epsilon_remaining_after';
     value := CASE WHEN dp_int.is_closed(a.accounting, g.cap, mine) THEN 0 ELSE dp_int.rounded_down(g.epsilon - dp_int.least_epsilon(n, mine, n.spent_delta + e.delta), whole) END;
     RETURN NEXT;
@@ -158,6 +161,10 @@ BEGIN
   END IF;
   RETURN NEXT;
 END $$;
+
+-- The value of a property in an answer, NULL without it.
+CREATE OR REPLACE FUNCTION dp_int.told(p_answer jsonb, p_property text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT p ->> 'value' FROM jsonb_array_elements(p_answer -> 'properties') AS p WHERE p ->> 'property' = p_property $$;
 
 -- The answer to one of the caller's questions; no row while there is none.
 CREATE OR REPLACE FUNCTION dp_int.answered(p_caller name, p_id uuid) RETURNS TABLE(property text, value text)
@@ -179,7 +186,7 @@ BEGIN
   IF q.answer ? 'cost' THEN
     e := dp_int.quoted(q.answer -> 'cost');
     e.blocks := dp_int.blocks_read(q.dataset, q.request);
-    e.event := (SELECT (p ->> 'value')::jsonb FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'event');
+    e.event := dp_int.told(q.answer, 'event')::jsonb;
     RETURN QUERY SELECT a.property, CASE WHEN a.property = 'affordable' AND kept IS NOT NULL THEN 'yes: the answer is kept' WHEN a.property = 'affordable' AND charged THEN 'yes: it is charged already' ELSE a.value END
       FROM dp_int.afterwards(q.dataset, p_caller, e, (q.request ->> 'delta')::float8) AS a;
   END IF;
@@ -190,7 +197,8 @@ BEGIN
     RETURN QUERY SELECT 'charged_already', 'the same request is charged, and its result is not there yet: asking again waits for it at no further cost'::text;
   END IF;
   RETURN QUERY SELECT 'warning', w
-    FROM dp_int.warnings(q.dataset, q.request, (SELECT (p ->> 'value')::bigint FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'rows')) AS w;
+    FROM dp_int.warnings(q.dataset, q.request, dp_int.told(q.answer, 'rows')::bigint, CASE WHEN dp_int.told(q.answer, 'rows_for_10_percent') LIKE 'none%' THEN 'Infinity'
+                         ELSE coalesce(dp_int.told(q.answer, 'rows_for_10_percent'), dp_int.told(q.answer, 'values_needed'))::float8 END) AS w;
 END $$;
 
 -- Waits for the answer to a question over its loopback connection.

@@ -117,16 +117,34 @@ END $$;
 
 -- May the charge of a request be alone in every sum that it is held against? So where nothing is charged to the account,
 -- with blocks to those that it reads. A limit of the caller adds up over all blocks: there a fit that is alone in its
--- blocks would cost more of the limit.
+-- blocks would cost more of the limit. Nor is it alone where normal noise of what is left of a limit's epsilon would not
+-- be admitted after it: it would take more of the limit than it proves.
 CREATE OR REPLACE FUNCTION dp_int.may_be_alone(p_dataset bigint, p_request jsonb, p_caller name) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   a dp_int.account;
+  g CONSTANT dp_int.dataset_grant := dp_int.grant_of(p_dataset, p_caller);
+  eps CONSTANT numeric := p_request ->> 'eps';
+  asked numeric;   -- the part of delta for the conversion, of the request
+  kept numeric;    -- of the account
+  rho numeric;
+  proven numeric;  -- the epsilon that is spent then
 BEGIN
   SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = p_dataset;
-  RETURN a.accounting = 'zcdp'
-         AND NOT EXISTS (SELECT FROM dp_int.sums_of(a, dp_int.blocks_read(p_dataset, p_request)) AS s WHERE s.rest > 0 OR s.spent_epsilon > 0)
-         AND (a.block_width IS NULL OR (dp_int.grant_of(p_dataset, p_caller)).epsilon IS NULL);
+  IF a.accounting <> 'zcdp' OR (p_request ->> 'delta')::numeric = 0 OR a.block_width IS NOT NULL AND g.epsilon IS NOT NULL
+     OR EXISTS (SELECT FROM dp_int.sums_of(a, dp_int.blocks_read(p_dataset, p_request)) AS s WHERE s.rest > 0 OR s.spent_epsilon > 0) THEN
+    RETURN false;
+  END IF;
+  asked := dp_int.conversion_delta((p_request ->> 'delta')::numeric);
+  kept := dp_int.conversion_delta(a.delta);
+  proven := eps;
+  IF asked < kept THEN
+    rho := dp_int.noise_rho(eps, asked, dp_int.zcdp_rho(eps, asked));
+    proven := dp_int.least_epsilon(a, ROW(rho, 0, 1, rho)::dp_int.tally, 0);
+  END IF;
+  RETURN NOT EXISTS (SELECT FROM (SELECT a.epsilon, a.cap UNION ALL SELECT g.epsilon, g.cap
+                                  UNION ALL SELECT o.epsilon, o.cap FROM dp_int.dataset o WHERE o.account = a.id AND o.unregistered_at IS NULL) AS l(epsilon, cap)
+                      WHERE proven < l.epsilon AND (dp_int.noise_delta(greatest(0, l.cap - dp_int.zcdp_rho(l.epsilon - proven, kept)), eps)).delta <= asked);
 END $$;
 
 -- The public facts about a data set from which sidecars plan jobs and explanations. The scales are those

@@ -242,6 +242,7 @@ BEGIN
              WHEN a.accounting = 'pure' THEN min(greatest(0, p_cap - t.spent))
              WHEN e.epsilon IS NOT NULL THEN
                CASE WHEN a.accounting = 'zcdp' OR bool_and(t.rest = 0) THEN min(greatest(v.alone, sqrt(CASE WHEN e.event ? 'bounded_range' THEN 8 ELSE 2 END * v.room), o * v.mixed)) END
+             WHEN a.accounting = 'zcdp' AND p_delta = a.delta AND bool_and(t.rest = 0 AND t.epsilon = 0) THEN p_epsilon
              WHEN a.accounting = 'zcdp' AND p_delta > 0 THEN dp_int.proven('zcdp', NULL, min(greatest(v.room, v.mixed)), p_delta::numeric) END
       FROM unnest(sums) AS t,
            LATERAL (SELECT CASE WHEN t.rest = 0 THEN dp_int.room(p_epsilon, t.epsilon) END,                    -- of filter 1, an epsilon
@@ -275,12 +276,20 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT dp_int.rounded_outward(epsilon, budget, true
 CREATE OR REPLACE FUNCTION dp_int.rounded_down(epsilon numeric, budget numeric) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT dp_int.rounded_outward(epsilon, budget, false)::float8 $$;
 
--- The same in messages, with the epsilon itself in place of the budget.
-CREATE OR REPLACE FUNCTION dp_int.shown_epsilon(epsilon numeric) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(dp_int.rounded_outward(epsilon, epsilon, true))::text $$;
+-- By how much the epsilon spent grows, so that it adds up with both as shown; where both are shown as the same, rounded up. NULL
+-- where no epsilon is proven any more, as the delta is below what was spent of it.
+CREATE OR REPLACE FUNCTION dp_int.shown_increase(p_before numeric, p_after numeric, budget numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_before = 'Infinity' THEN NULL WHEN grown > 0 THEN grown ELSE dp_int.rounded_outward(p_after - p_before, p_after - p_before, true) END
+    FROM (SELECT dp_int.rounded_outward(p_after, budget, true) - dp_int.rounded_outward(p_before, budget, true)) AS g(grown)
+$$;
 
-CREATE OR REPLACE FUNCTION dp_int.shown_remaining(epsilon numeric) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(dp_int.rounded_outward(epsilon, epsilon, false))::text $$;
+-- The same in messages; of an epsilon that is shown alone, with itself in place of the budget.
+CREATE OR REPLACE FUNCTION dp_int.shown_epsilon(epsilon numeric, budget numeric DEFAULT NULL) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(dp_int.rounded_outward(epsilon, coalesce(budget, epsilon), true))::text $$;
+
+CREATE OR REPLACE FUNCTION dp_int.shown_remaining(epsilon numeric, budget numeric) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(dp_int.rounded_outward(epsilon, budget, false))::text $$;
 
 -- Raises DP002: the filters of a limit of p_epsilon do not admit e after the charges t. Sums have units
 -- that are not shown to people: the message gives the epsilon that they prove. Without a caller the limit
@@ -299,7 +308,7 @@ DECLARE
   remedy text := 'ask the steward for dp_set_budget';
   -- Under zCDP the eps of a request is more than what it adds to the epsilon spent, once something is spent, or where its delta is below the budget's.
   most CONSTANT text := dp_int.shown_affordable(a, p_eps)
-    || CASE WHEN p_eps > left_epsilon * 1.02 THEN format(' (%s, it costs the %s left)', CASE WHEN t.spent > 0 THEN 'added to what was asked before' ELSE 'at its delta, below the budget''s' END, dp_int.shown_remaining(left_epsilon)) ELSE '' END;
+    || CASE WHEN p_eps > left_epsilon * 1.02 THEN format(' (%s, it costs the %s left)', CASE WHEN t.spent > 0 THEN 'added to what was asked before' ELSE 'at its delta, below the budget''s' END, dp_int.shown_remaining(left_epsilon, p_epsilon)) ELSE '' END;
   asked_delta CONSTANT numeric := (SELECT delta FROM dp_int.job WHERE id = e.job);
   asked_eps CONSTANT numeric := (SELECT eps FROM dp_int.job WHERE id = e.job);
   why CONSTANT text := CASE WHEN after_epsilon - before_epsilon <= asked_eps * 1.001 OR after_epsilon = 'Infinity' THEN ''
@@ -319,8 +328,8 @@ BEGIN
   RAISE EXCEPTION '%', format(
     CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
          ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
-    p_caller, p_dataset, dp_int.shown_epsilon(before_epsilon), dp_int.shown_epsilon(after_epsilon), p_epsilon::float8, ' at delta ' || nullif(a.delta, 0)::float8,
-    dp_int.shown_epsilon(after_epsilon - before_epsilon), dp_int.shown_remaining(left_epsilon), why)
+    p_caller, p_dataset, dp_int.shown_epsilon(before_epsilon, p_epsilon), dp_int.shown_epsilon(after_epsilon, p_epsilon), p_epsilon::float8, ' at delta ' || nullif(a.delta, 0)::float8,
+    trim_scale(dp_int.shown_increase(before_epsilon, after_epsilon, p_epsilon)), dp_int.shown_remaining(left_epsilon, p_epsilon), why)
     USING ERRCODE = 'DP002', HINT = remedy || concat('. ', p_block || ' ') || 'No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 

@@ -11,9 +11,11 @@ $$;
 -- scale, in the best case: features that are as large and as independent as their scales, and rows of the
 -- largest weight. The factors are from forecasts of the default methods at such features.
 CREATE OR REPLACE FUNCTION dp_int.least_rows(p_model text, p_coefficients int, p_eps float8, p_delta float8) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$
+LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN p_delta = 0 THEN 55 * p_coefficients / p_eps
-              ELSE CASE WHEN (SELECT labels FROM dp_int.model WHERE name = p_model) THEN 80 ELSE 30 END * sqrt(p_coefficients / 2.0) / dp_int.root_of_rho(p_eps, p_delta) END
+              ELSE CASE WHEN (SELECT labels FROM dp_int.model WHERE name = p_model) THEN greatest(80 * r.root, 130) WHEN dp_int.is_count(p_model) THEN 140 * r.root ELSE 14 * p_coefficients END
+                   / dp_int.root_of_rho(p_eps, p_delta) END
+    FROM (SELECT sqrt(p_coefficients / 2.0)) AS r(root)
 $$;
 
 -- About how many rows the default methods need to find the scales of p_columns columns of numbers. Half as
@@ -118,15 +120,17 @@ DECLARE
   dated text;
 BEGIN
   SELECT string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE NOT p_scales ? c.name::text AND (c.large OR c.far)),
-         array_agg(c.name ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND dp_int.center(p_scales -> c.name::text) = 0 AND (p_scales ? c.name::text OR NOT p_looks)),
-         array_agg(c.name ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND NOT p_scales ? c.name::text AND p_looks),
+         array_agg(c.name ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND dp_int.center(p_scales -> c.name::text) = 0 AND NOT c.found),
+         array_agg(c.name ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND dp_int.center(p_scales -> c.name::text) = 0 AND c.found),
          string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE NOT p_intercept AND dp_int.center(p_scales -> c.name::text) <> 0),
          string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE c.dated AND dp_int.center(p_scales -> c.name::text) <> 0 AND abs(dp_int.center(p_scales -> c.name::text)) < 86400)
     INTO unscaled, remote, sought, uncentred, dated
-    FROM (SELECT u.name, u.n, t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype) AS dated, t.category = 'D' OR dp_int.named_like_year(u.name) AND t.category = 'N' AS far, t.oid IN ('bigint'::regtype, 'numeric'::regtype) AS large
+    FROM (SELECT u.name, u.n, t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype) AS dated, t.category = 'D' OR dp_int.named_like_year(u.name) AND t.category = 'N' AS far, f.found, t.oid IN ('bigint'::regtype, 'numeric'::regtype) AS large
             FROM unnest(p_columns) WITH ORDINALITY AS u(name, n)
             JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = u.name AND a.attnum > 0 AND NOT a.attisdropped
-            JOIN LATERAL (SELECT b.oid, b.typcategory AS category FROM pg_catalog.pg_type b WHERE b.oid = dp_int.domain_base(a.atttypid)) AS t ON true) AS c;
+            JOIN LATERAL (SELECT b.oid, b.typcategory AS category FROM pg_catalog.pg_type b WHERE b.oid = dp_int.domain_base(a.atttypid)) AS t ON true
+            -- Fits look for what lies within two scales of zero (positionBins in standardise.go).
+            CROSS JOIN LATERAL (SELECT p_looks AND (NOT p_scales ? u.name::text OR 2 * dp_int.scale_of(p_scales -> u.name::text) > CASE t.category WHEN 'D' THEN 1.7e9 ELSE 2030 END) AS found) AS f) AS c;
   IF unscaled IS NOT NULL AND p_scales ?| p_columns::text[] THEN  -- if all are missing, another message covers it
     RETURN NEXT format('no scale is registered for %s: was it forgotten? The default methods of a fit look for it, for a part of the budget; else it is 1', unscaled);
   END IF;
@@ -207,8 +211,9 @@ BEGIN
   END IF;
 END $$;
 
--- Warnings that a request has too few rows for its answer to be of use.
-CREATE OR REPLACE FUNCTION dp_int.warnings_of_rows(d dp_int.dataset, p_body jsonb) RETURNS SETOF text
+-- Warnings that a request has too few rows for its answer to be of use. p_needed: the rows that a sidecar has found that its
+-- error needs, or each of its columns values; NULL where none was asked.
+CREATE OR REPLACE FUNCTION dp_int.warnings_of_rows(d dp_int.dataset, p_body jsonb, p_needed float8) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   asked CONSTANT text := p_body ->> 'model';
@@ -222,9 +227,11 @@ DECLARE
   columns CONSTANT name[] := dp_int.scaled_columns(d, p_body);
   described CONSTANT int := (SELECT count(*) FROM jsonb_array_elements_text(jsonb_build_array(target) || (p_body -> 'features')) AS c
                               WHERE asked IN ('describe', 'scales') AND NOT coalesce(p_body -> 'categories' ? c, false) AND NOT p_body -> 'flags' ? c);  -- columns of numbers
+  least CONSTANT float8 := CASE WHEN dp_int.is_fit(asked) THEN coalesce(CASE WHEN groups IS NULL THEN p_needed END, coalesce(groups, 1) * dp_int.least_rows(asked, coefficients, eps, delta))
+                                ELSE coalesce(p_needed, dp_int.least_values(asked, described, eps, delta)) END;
   scored record;  -- the numbers of rows that a score needs
 BEGIN
-  IF dp_int.is_fit(asked) AND rows < coalesce(groups, 1) * dp_int.least_rows(asked, coefficients, eps, delta) THEN
+  IF dp_int.is_fit(asked) AND rows < least THEN
     RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together%s; ask for more eps or fewer features',
       coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps,
       CASE WHEN d.scales ?| columns::text[] OR columns = '{}' THEN 'the scale' WHEN dp_int.looks_for_scales(p_body) THEN 'a scale, which a fit has to find first,' ELSE '1, as which a scale counts that is not registered,' END,
@@ -235,9 +242,9 @@ BEGIN
       CASE WHEN options ->> 'method' = 'objective_perturbation' THEN ', or the method staged' ELSE format(', or about %s rows at eps %s', dp_int.two_digits_up(dp_int.rows_for_quantile(options, coefficients, eps)), eps) END);
   END IF;
   RETURN QUERY SELECT w FROM dp_int.no_intervals(p_body, coefficients, coalesce(groups, 0), rows, CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END) AS w WHERE w IS NOT NULL;
-  IF d.row_count < dp_int.least_values(asked, described, eps, delta) THEN
+  IF described > 0 AND d.row_count < least THEN
     RETURN NEXT format('too few rows for %s at eps %s: every column of numbers needs about %s values; ask for more eps or fewer columns',
-      CASE asked WHEN 'scales' THEN 'scales' ELSE 'quartiles' END, eps, ceil(dp_int.least_values(asked, described, eps, delta)));
+      CASE asked WHEN 'scales' THEN 'scales' ELSE 'quartiles' END, eps, CASE WHEN p_needed IS NULL THEN dp_int.two_digits_up(least) ELSE ceil(least)::numeric END);
   END IF;
   IF asked = 'score' THEN
     scored := dp_int.least_scored((SELECT r.model FROM dp_int.release r WHERE r.id = (p_body ->> 'release')::uuid), eps, delta);
@@ -273,8 +280,8 @@ BEGIN
   END IF;
 END $$;
 
--- All of them. p_rows: the number of rows to assume while none is published.
-CREATE OR REPLACE FUNCTION dp_int.warnings(p_dataset bigint, p_body jsonb, p_rows bigint DEFAULT NULL) RETURNS SETOF text
+-- All of them. p_rows: the number of rows to assume while none is published. p_needed: as above.
+CREATE OR REPLACE FUNCTION dp_int.warnings(p_dataset bigint, p_body jsonb, p_rows bigint DEFAULT NULL, p_needed float8 DEFAULT NULL) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
@@ -283,7 +290,7 @@ BEGIN
   -- What had no rows is refused, or has got some since: none are known.
   d.row_count := coalesce(nullif(d.row_count, 0), nullif(p_rows, 0), coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
   RETURN QUERY SELECT * FROM dp_int.warnings_of_scales(d, p_body)
-     UNION ALL SELECT * FROM dp_int.warnings_of_rows(d, p_body)
+     UNION ALL SELECT * FROM dp_int.warnings_of_rows(d, p_body, p_needed)
      UNION ALL SELECT * FROM dp_int.warnings_of_request(d, p_body);
 END $$;
 

@@ -18,8 +18,10 @@ UPDATE dp_int.caller_total t SET rest = 2 * t.rest - coalesce((SELECT sum(o.weig
 DROP VIEW dp_int.once;
 
 -- The older one counts otherwise. Without it nothing is charged until the functions of this version are in
--- place: a charge in between, which waits for this transaction, fails unspent.
+-- place: a charge in between, which waits for this transaction, fails unspent. So does a refund, which may wait within
+-- the older function itself, and is made again.
 DROP FUNCTION IF EXISTS dp_int.ledger_append(dp_int.ledger);
+DROP FUNCTION IF EXISTS dp_int.add_entry(dp_int.tally, dp_int.account, dp_int.ledger);
 -- It is a function now.
 DROP VIEW IF EXISTS dp_int.entry_sums;
 
