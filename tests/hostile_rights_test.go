@@ -192,6 +192,18 @@ func TestCheckInstallNoticesWhatIsRefused(t *testing.T) {
 		t.Error(said)
 	}
 	w.exec(w.super, `ROLLBACK`)
+	for change, said := range map[string]string{
+		`RENAME TO elsewhere`:                 w.dataset + ": it was dropped, renamed or replaced",
+		`ALTER age TYPE text`:                 w.dataset + `: column "age"`,
+		`RENAME COLUMN region TO region_code`: w.dataset + `: column "region" does not exist`,
+	} {
+		w.exec(w.super, `BEGIN`)
+		w.exec(w.super, fmt.Sprintf(`DROP VIEW public.%s; ALTER TABLE public.%s %s`, view, w.dataset, change))
+		if got := check(readable); !strings.HasPrefix(got, "false ") || !strings.Contains(got, said) {
+			t.Errorf("%s: %s", change, got)
+		}
+		w.exec(w.super, `ROLLBACK`)
+	}
 }
 
 // Who could read registered tables of others is named.

@@ -61,12 +61,20 @@ func TestLabelsMustBeNamed(t *testing.T) {
 	if w.entries() != 2 {
 		t.Errorf("%d entries", w.entries())
 	}
-	// The hint is a statement that helps.
+	// The hint is a statement that helps, and keeps what is declared for other columns.
+	w.exec(w.steward, `SELECT dp_set_labels($1, '{"coded": [1, 2]}')`, w.dataset)
 	_, err = w.analyst.Exec(context.Background(), logistic, w.dataset, "label", `{}`)
 	said := hint(err)
 	call := said[strings.Index(said, "dp_set_labels("):]
 	w.exec(w.steward, `SELECT `+call[:strings.Index(call, ")")+1])
-	w.mustRegress(w.analyst, logistic, w.dataset, "label", `{}`)
+	for _, target := range []string{"label", "coded"} {
+		w.mustRegress(w.analyst, logistic, w.dataset, target, `{}`)
+	}
+	steward, heard := w.hearingHints("steward")
+	w.exec(steward, `SELECT dp_set_labels($1, '{"label": [0, 1]}')`, w.dataset)
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "labels are no longer declared for coded") || !strings.Contains(said, `{"coded": [1, 2], "label": [0, 1]}`) {
+		t.Errorf("the steward hears %q", said)
+	}
 }
 
 // A declared label is what both options say: the same request, whose kept answer stays when

@@ -254,6 +254,11 @@ func TestACutIsTold(t *testing.T) {
 	if hint := strings.Join(heard(), "\n"); !strings.Contains(hint, `The radius was 0.001: for instance options => '{"radius": 0.01}'`) || !strings.Contains(hint, "Scales are registered by a steward, with dp_set_scales") {
 		t.Errorf("the hint is %q", hint)
 	}
+	conn, heard = w.hearingHints(w.person) // also who reads the summary, whatever the reasons in it
+	w.exec(conn, `SELECT dp_summary(r.id) FROM dp.releases r WHERE r.dataset = $1 AND r.model = 'linear' AND r.parameters ->> 'radius' = '0.001'`, w.dataset)
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "the coefficients are as large as the radius allows") {
+		t.Errorf("with the summary %q is said", said)
+	}
 	conn, heard = w.hearingHints(w.person)
 	w.exec(conn, `SELECT * FROM dp_linear_regress($1, 0.0001)`, w.dataset)
 	if hint := strings.Join(heard(), "\n"); !strings.Contains(hint, "as noise makes them with so few rows for this eps") || !strings.Contains(hint, "Ask with more eps or fewer features.") || strings.Contains(hint, "for instance options") {

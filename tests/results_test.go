@@ -283,9 +283,15 @@ func TestResultsAreRounded(t *testing.T) {
 		if c.value < 1 && c.value > 0 {
 			statistic = "usable_share"
 		}
-		got := one[[]float64](w, w.super, `SELECT array_remove(dp_int.rounded_described($4, ARRAY[$1, $2, $3]::float8[]), NULL)`, c.value, c.low, c.high, statistic)
+		got := one[[]float64](w, w.super, `SELECT array_remove(dp_int.rounded_described($4, ARRAY[$1, $2, $3]::float8[], NULL), NULL)`, c.value, c.low, c.high, statistic)
 		if !slices.Equal(got, c.shown) {
 			t.Errorf("%v, %v to %v is shown as %v", c.value, c.low, c.high, got)
+		}
+	}
+	// A mean that has no interval is shown to two digits of half of what lies between the quartiles.
+	for _, c := range []struct{ value, spread, shown float64 }{{38367.123, 30000, 38000}, {2013.43, 8, 2013.4}, {1.62250123e9, 3e7, 1.623e9}, {12.345, 0, 12.3}} {
+		if got := one[float64](w, w.super, `SELECT (dp_int.rounded_described('mean', ARRAY[$1, NULL, NULL]::float8[], $2))[1]`, c.value, c.spread); got != c.shown {
+			t.Errorf("the mean %v of a column that spreads by %v is shown as %v", c.value, c.spread, got)
 		}
 	}
 	for _, v := range []string{"NaN", "Infinity", "-Infinity"} {

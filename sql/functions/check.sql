@@ -66,6 +66,7 @@ DECLARE
   alive int := dp_int.sidecars_alive();
   tracked CONSTANT boolean := dp_int.statements_tracked();
   r record;
+  d dp_int.dataset;
 BEGIN
   item := 'the loopback reaches this database, read-write';
   BEGIN
@@ -186,14 +187,14 @@ BEGIN
 
   item := 'registered relations can be read';
   detail := NULL;
-  FOR r IN SELECT d.name, d.relid, coalesce((d.options ->> 'total')::boolean, false) AS total, d.definition FROM dp_int.dataset d WHERE d.unregistered_at IS NULL ORDER BY d.name LOOP
+  FOR d IN SELECT n.* FROM dp_int.dataset n WHERE n.unregistered_at IS NULL ORDER BY n.name LOOP
     BEGIN
-      PERFORM dp_int.check_relation(r.relid, r.total);
-      IF r.total THEN
-        PERFORM dp_int.refuse_other_definition(r.relid, r.definition);
+      PERFORM dp_int.refuse_changed(d);
+      IF (d.options ->> 'total')::boolean THEN
+        PERFORM dp_int.refuse_other_definition(d.relid, d.definition);
       END IF;
     EXCEPTION WHEN OTHERS THEN
-      detail := concat_ws('; ', detail, format('%s: %s', r.name, SQLERRM));
+      detail := concat_ws('; ', detail, format('%s: %s', d.name, SQLERRM));
     END;
   END LOOP;
   ok := detail IS NULL;

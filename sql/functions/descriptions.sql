@@ -130,12 +130,13 @@ BEGIN
 END $$;
 
 -- The number of decimals shown of a statistic and its interval: two digits of its standard error, taken
--- as a quarter of the interval's width, or five significant digits of the statistic where there is no
--- interval. A statistic that equals an end of its interval, as a quartile that many rows equal, keeps the
--- digits with which it was released, which are few.
-CREATE OR REPLACE FUNCTION dp_int.decimals_described(p_value float8, p_low float8, p_high float8) RETURNS int
+-- as a quarter of the interval's width, or where there is none five significant digits of the statistic. A mean
+-- has none where its tail is heavy, and then two digits of half of p_spread, the distance between the quartiles. A statistic
+-- that equals an end of its interval, as a quartile that many rows equal, keeps the digits with which it was
+-- released, which are few.
+CREATE OR REPLACE FUNCTION dp_int.decimals_described(p_statistic text, p_value float8, p_low float8, p_high float8, p_spread float8) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT greatest(CASE WHEN p_low < p_high THEN dp_int.decimals(p_value, (p_high - p_low) / 4) ELSE dp_int.decimals(p_value, NULL) + 2 END,
+  SELECT greatest(CASE WHEN p_low < p_high THEN dp_int.decimals(p_value, (p_high - p_low) / 4) WHEN p_statistic = 'mean' THEN dp_int.decimals(p_value, p_spread / 2) ELSE dp_int.decimals(p_value, NULL) + 2 END,
                   CASE WHEN p_value IN (p_low, p_high) THEN scale(p_value::numeric) END)
 $$;
 
@@ -143,7 +144,7 @@ $$;
 -- quartiles, and would take all digits of the others with it: there each end has those of its own side, and the
 -- statistic those of the narrower one. (That of a share may end at 0 or 1, close to it, for it ends there in any case.) The
 -- ends of a quartile are rounded outward: there may be a value that many rows have.
-CREATE OR REPLACE FUNCTION dp_int.rounded_described(p_statistic text, p_numbers float8[]) RETURNS float8[]
+CREATE OR REPLACE FUNCTION dp_int.rounded_described(p_statistic text, p_numbers float8[], p_spread float8) RETURNS float8[]
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_statistic IN ('quartile_1', 'median', 'quartile_3') AND narrower > 0 AND wider > 20 * narrower
               THEN ARRAY[dp_int.rounded(v, dp_int.decimals(v, narrower / 2)), dp_int.rounded_to(low, dp_int.decimals(low, (v - low) / 2), false), dp_int.rounded_to(high, dp_int.decimals(high, (high - v) / 2), true)]
@@ -151,7 +152,7 @@ LANGUAGE sql IMMUTABLE AS $$
               THEN ARRAY[dp_int.rounded(v, d.decimals), dp_int.rounded_to(low, d.decimals, false), dp_int.rounded_to(high, d.decimals, true)]
               ELSE ARRAY[dp_int.rounded(v, d.decimals), dp_int.rounded(low, d.decimals), dp_int.rounded(high, d.decimals)] END
     FROM (SELECT p_numbers[1], p_numbers[2], p_numbers[3], least(p_numbers[1] - p_numbers[2], p_numbers[3] - p_numbers[1]), greatest(p_numbers[1] - p_numbers[2], p_numbers[3] - p_numbers[1])) AS n(v, low, high, narrower, wider),
-         LATERAL (SELECT dp_int.decimals_described(v, low, high)) AS d(decimals)
+         LATERAL (SELECT dp_int.decimals_described(p_statistic, v, low, high, p_spread)) AS d(decimals)
 $$;
 
 CREATE OR REPLACE FUNCTION public.dp_describe(dataset text, eps float8, columns name[] DEFAULT NULL, delta float8 DEFAULT NULL, fresh boolean DEFAULT false,
@@ -164,9 +165,13 @@ DECLARE
                                                               true, dp_int.window_json(dp_describe.over), dp_describe.where_level);
 BEGIN
   RETURN QUERY
-  SELECT d.label::jsonb ->> 0, d.label::jsonb ->> 1, s.numbers[1], s.numbers[2], s.numbers[3]
-    FROM dp_int.describe(dp.caller(), r, dp_describe.dataset, dp_describe.columns, dp_describe.where_level, dp_describe.over) AS d,
-         LATERAL (SELECT dp_int.rounded_described(d.label::jsonb ->> 1, d.numbers)) AS s(numbers);
+  SELECT d.label ->> 0, d.label ->> 1, s.numbers[1], s.numbers[2], s.numbers[3]
+    FROM (SELECT c.position, c.label::jsonb AS label, c.numbers,
+                 max(c.numbers[1]) FILTER (WHERE c.label::jsonb ->> 1 = 'quartile_3') OVER columns - max(c.numbers[1]) FILTER (WHERE c.label::jsonb ->> 1 = 'quartile_1') OVER columns AS spread
+            FROM dp_int.describe(dp.caller(), r, dp_describe.dataset, dp_describe.columns, dp_describe.where_level, dp_describe.over) WITH ORDINALITY AS c(label, numbers, position)
+          WINDOW columns AS (PARTITION BY c.label::jsonb ->> 0)) AS d,
+         LATERAL (SELECT dp_int.rounded_described(d.label ->> 1, d.numbers, d.spread)) AS s(numbers)
+   ORDER BY d.position;
 END $$;
 COMMENT ON FUNCTION public.dp_describe IS
   'What columns hold: usable values, mean, median and quartiles, or the share of true, and complete rows, with 95 % intervals, rounded to what they leave meaningful; dp.descriptions has all digits, and says why where there is no interval. It is charged like a fit; the same again returns the same at no cost.';

@@ -103,13 +103,14 @@ BEGIN
     USING ERRCODE = '22023',
           HINT = format('Only a boolean target needs none. Name the two values that the column has, the negative one first: in the request, for instance options %L, or let a steward declare them: dp_set_labels(%L, %L). Rows with any other value say nothing: where none has one of these, the answer is noise, and is charged. No privacy budget was spent.',
                         jsonb_build_object('negative_label', coalesce(levels -> 0, '0'), 'positive_label', coalesce(levels -> 1, '1')), d.name,
-                        jsonb_build_object(p_target, jsonb_build_array(coalesce(levels -> 0, '0'), coalesce(levels -> 1, '1'))));
+                        d.labels || jsonb_build_object(p_target, jsonb_build_array(coalesce(levels -> 0, '0'), coalesce(levels -> 1, '1'))));
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_set_labels(dataset text, labels jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_set_labels.dataset);
+  former jsonb;  -- what was declared for columns that are not named now
 BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.refuse_gone(d);
@@ -117,7 +118,12 @@ BEGIN
   PERFORM dp_int.check_labels(d.target, d.features, dp_set_labels.labels, d.categories);
   PERFORM dp_int.refuse_labels_of_boolean(d.relid, l.key::name, l.value) FROM jsonb_each(dp_set_labels.labels) AS l WHERE NOT d.categories ? l.key;
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
+  SELECT n.labels - ARRAY(SELECT jsonb_object_keys(dp_set_labels.labels)) INTO former FROM dp_int.dataset n WHERE n.id = d.id FOR UPDATE;
   UPDATE dp_int.dataset SET labels = dp_set_labels.labels WHERE id = d.id;
+  IF former <> '{}' THEN
+    RAISE NOTICE 'dpsidecar: labels are no longer declared for %: dp_set_labels replaces all that were', dp_int.listed(ARRAY(SELECT jsonb_object_keys(former)::name))
+      USING HINT = format('If that is not meant: SELECT dp_set_labels(%L, %L);', d.name, former || dp_set_labels.labels);
+  END IF;
 END $$;
 COMMENT ON FUNCTION public.dp_set_labels IS
   'Declares which two values of a column are labels, the negative one first, for instance {"income": [0, 1]}: public knowledge, which dp_logistic_regress needs of a target that is not boolean. Replaces what was declared; kept answers stay. For dp_admin.';

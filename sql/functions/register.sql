@@ -136,6 +136,29 @@ BEGIN
   END IF;
 END $$;
 
+-- Raises where the relation of a data set, its columns, unit or blocks are not what was registered, or dp_sidecar may not read it.
+CREATE OR REPLACE FUNCTION dp_int.refuse_changed(d dp_int.dataset) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                  WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
+    RAISE EXCEPTION 'it was dropped, renamed or replaced';
+  END IF;
+  PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
+  IF dp_int.canonical_categories(d.relid, d.target || d.features, d.categories) <> d.categories THEN
+    RAISE EXCEPTION 'the levels of its categories mean something else now';
+  END IF;
+  PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, d.categories);
+  IF dp_int.check_unit(d.relid, d.unit, d.max_rows, d.persons, d.target || d.features) <> d.unit_source THEN
+    RAISE EXCEPTION 'its unit was %', d.unit_source;
+  ELSIF dp_int.source_number(d.relid, d.unit) <> d.unit_number THEN
+    RAISE EXCEPTION 'its unit was another column % than the one of that name now', d.unit_source;
+  END IF;
+  IF d.block IS NOT NULL THEN
+    PERFORM dp_int.recheck_block(d);
+  END IF;
+END $$;
+
 -- Raises where a data set differs from its registration. Called under locks that prevent later changes.
 -- Partitions added since join the account, and new names are recorded.
 CREATE OR REPLACE FUNCTION dp_int.recheck_dataset(p_dataset bigint) RETURNS void
@@ -152,23 +175,7 @@ BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   PERFORM dp_int.refuse_copy();
   BEGIN
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-                    WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
-      RAISE EXCEPTION 'it was dropped, renamed or replaced';
-    END IF;
-    PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
-    IF dp_int.canonical_categories(d.relid, d.target || d.features, d.categories) <> d.categories THEN
-      RAISE EXCEPTION 'the levels of its categories mean something else now';
-    END IF;
-    PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, d.categories);
-    IF dp_int.check_unit(d.relid, d.unit, d.max_rows, d.persons, d.target || d.features) <> d.unit_source THEN
-      RAISE EXCEPTION 'its unit was %', d.unit_source;
-    ELSIF dp_int.source_number(d.relid, d.unit) <> d.unit_number THEN
-      RAISE EXCEPTION 'its unit was another column % than the one of that name now', d.unit_source;
-    END IF;
-    IF d.block IS NOT NULL THEN
-      PERFORM dp_int.recheck_block(d);
-    END IF;
+    PERFORM dp_int.refuse_changed(d);
     IF dp_int.check_nodes(d.relid, d.unit, d.options ->> 'rows_stay') IS DISTINCT FROM d.distribution THEN
       RAISE EXCEPTION 'its rows are distributed in another way now: %', coalesce(dp_int.distribution(d.relid), 'on one node');
     END IF;

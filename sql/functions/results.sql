@@ -67,18 +67,23 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT round(p::numeric, p_decimals)::float8 $$;
 CREATE OR REPLACE FUNCTION dp_int.rounded_to(p float8, p_decimals int, p_up boolean) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT (CASE WHEN p_up THEN ceil(n * unit) ELSE floor(n * unit) END / unit)::float8 FROM (SELECT p::text::numeric, ('1e' || p_decimals)::numeric) AS s(n, unit) $$;
 
+-- An end of an interval, which is 0 only where it was.
+CREATE OR REPLACE FUNCTION dp_int.rounded_end(p float8, p_decimals int) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p <> 0 AND r.ended = 0 THEN dp_int.rounded(p, dp_int.decimals(p, NULL) - 2) ELSE r.ended END FROM (SELECT dp_int.rounded(p, p_decimals)) AS r(ended) $$;
+
 -- Tells readers of a summary which coefficients have a t that alone would reject 0 while their p_value
 -- does not: only p_value allows for bias.
 CREATE OR REPLACE FUNCTION dp_int.tell_bias(r dp_int.release) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  terms CONSTANT text := (SELECT dp_int.excerpt(string_agg(format('"%s"', dp_int.full_term(r.parameters ->> 'by', c.grp, c.term)), ', ' ORDER BY c.position)) FROM dp_int.coefficient c
+  terms CONSTANT text := (SELECT dp_int.first_names(array_agg(format('"%s"', dp_int.full_term(r.parameters ->> 'by', c.grp, c.term)) ORDER BY c.position)) FROM dp_int.coefficient c
                            WHERE c.release = r.id AND c.p_value > .05 AND abs(c.ci_low + c.ci_high) / 2 > c.std_err * greatest(2, dp_int.t_quantile(least(c.df, 1e6))));
 BEGIN
   IF terms IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: t of % counts chance and noise alone; p_value and the interval also allow for the bias of rows that were clipped or weigh less', terms
       USING HINT = 'Go by p_value and the interval. More eps or more rows make the bias smaller.'
-                   || CASE r.model WHEN 'linear' THEN ' So does dp_huber_regress mostly, by far where the interval is many times as wide as std_err: it asks about means that rows far out move less.' ELSE '' END;
+                   || CASE r.model WHEN 'linear' THEN ' So does dp_huber_regress mostly, by far where the interval is many times as wide as std_err: it asks about means that rows far out move less.'
+                        ELSE ' So does the logarithm of a feature that is an amount or a size, in a view.' END;
   END IF;
 END $$;
 
@@ -90,11 +95,12 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term), dp_int.rounded(c.coef, s.decimals), dp_int.rounded(c.std_err, s.decimals), dp_int.rounded((c.ci_low + c.ci_high) / 2 / c.std_err, 2),
-         dp_int.rounded(c.p_value, dp_int.decimals(c.p_value, NULL)), dp_int.rounded(c.ci_low, s.decimals), dp_int.rounded(c.ci_high, s.decimals),
+         dp_int.rounded(c.p_value, dp_int.decimals(c.p_value, NULL)), dp_int.rounded_end(c.ci_low, s.decimals), dp_int.rounded_end(c.ci_high, s.decimals),
          CASE WHEN c.ci_low IS NULL THEN coalesce(c.why_null, r.why_null) END
     FROM dp_int.coefficient c, LATERAL (SELECT dp_int.decimals(c.coef, c.std_err)) AS s(decimals)
    WHERE c.release = r.id
    ORDER BY c.position;
+  PERFORM dp_int.tell_cut(r.id);
   PERFORM dp_int.tell_bias(r);
   PERFORM dp_int.tell_huber_delta(r.id);
 END $$;
@@ -163,8 +169,8 @@ DECLARE
   known CONSTANT text[] := ARRAY(SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term) FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position);
   categories CONSTANT jsonb := dp_int.category_terms(r);
   terms CONSTANT text[] := ARRAY(SELECT coalesce(l.term, t.term) FROM unnest(p_terms) WITH ORDINALITY AS t(term, n) LEFT JOIN LATERAL jsonb_array_elements_text(categories -> t.term) WITH ORDINALITY AS l(term, n) ON true ORDER BY t.n, l.n);
-  all_known CONSTANT text := dp_int.excerpt(array_to_string(known, ', '))
-    || coalesce('. A category stands for all of its levels: ' || dp_int.excerpt((SELECT string_agg(k, ', ' ORDER BY array_position(known, categories -> k ->> 0)) FROM jsonb_object_keys(categories) AS k)), '');
+  all_known CONSTANT text := dp_int.first_names(known)
+    || coalesce('. A category stands for all of its levels: ' || dp_int.first_names(ARRAY(SELECT k FROM jsonb_object_keys(categories) AS k ORDER BY array_position(known, categories -> k ->> 0))), '');
   stray text;
 BEGIN
   IF coalesce(cardinality(p_terms), 0) = 0 OR (SELECT count(*) <> count(DISTINCT t) FROM unnest(terms) AS t) THEN
@@ -313,7 +319,7 @@ BEGIN
       USING ERRCODE = '55000', HINT = 'Test fewer of them at once.';
   END IF;
   least_df := least(x.df, 1e8);  -- a larger number makes no difference
-  df := least_df - q + 1;
+  df := CASE WHEN least_df < 1e6 THEN least_df - q + 1 ELSE 1e6 END;  -- 1e6: a fit has no more, and its variance counts as known
   statistic := w * df / (least_df * q);
   IF q = 1 THEN
     p_value := (SELECT c.p_value FROM dp_int.coefficient c WHERE c.release = r.id AND c.position = picked[1]);
