@@ -211,16 +211,16 @@ func TestBadRequestsOfMomentsAreRefused(t *testing.T) {
 // moments is named.
 func TestDailyMomentsServeEveryWindow(t *testing.T) {
 	w := newWorld(t, 1, 0)
-	name := w.admissions(600, 1e-5)
+	name := w.admissions(6000, 1e-5)
 	day := func(back int) string {
 		return one[string](w, w.super, `SELECT to_char((now() AT TIME ZONE 'UTC')::date - $1::int, 'YYYY-MM-DD')`, back)
 	}
 	window := func(from, to int) string { return "[" + day(from) + "," + day(to) + ")" }
 	for back := 5; back > 1; back-- {
-		w.exec(w.analyst, `CALL dp_run('moments', $1, 100, over => $2::text::daterange)`, name, window(back, back-1))
+		w.exec(w.analyst, `CALL dp_run('moments', $1, 1000, over => $2::text::daterange)`, name, window(back, back-1))
 	}
-	rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 100, over => $2::text::daterange)`, name, window(5, 3)) // two days with the noise of one
-	rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 25, over => $2::text::daterange)`, name, window(3, 1))  // with more than that of two
+	rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 1000, over => $2::text::daterange)`, name, window(5, 3)) // two days with the noise of one
+	rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 250, over => $2::text::daterange)`, name, window(3, 1))  // with more than that of two
 	entries := one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, name)
 	for _, c := range []struct {
 		window   string
@@ -249,10 +249,10 @@ func TestDailyMomentsServeEveryWindow(t *testing.T) {
 	}
 	// A day on which nobody came is released like any other.
 	w.exec(w.super, `DELETE FROM public.`+name+` WHERE admitted_on = $1::text::date`, day(6))
-	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('moments', $1, 100, over => $2::text::daterange)`, name, window(6, 5)); said["affordable"] != "yes" {
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('moments', $1, 1000, over => $2::text::daterange)`, name, window(6, 5)); said["affordable"] != "yes" {
 		t.Error(said)
 	}
-	if sums := rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 100, over => $2::text::daterange)`, name, window(6, 5)); math.Abs(sums[0].Sum) > 8*sums[0].Noise {
+	if sums := rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 1000, over => $2::text::daterange)`, name, window(6, 5)); math.Abs(sums[0].Sum) > 8*sums[0].Noise {
 		t.Errorf("a day without rows: %v", sums)
 	}
 	w.exec(w.analyst, `SELECT * FROM dp_linear_from_moments($1, $2::text::daterange)`, name, window(6, 1))
