@@ -318,8 +318,12 @@ func TestResultsSayWhyThereAreNone(t *testing.T) {
 	if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1, '{50,NULL}') WHERE prediction IS NULL AND ci_low IS NULL`, good); why != "a feature is missing, or has a value that is no level" {
 		t.Error(why)
 	}
+	_, err := w.analyst.Exec(context.Background(), `SELECT dp_test($1, '{nothing}')`, good)
+	if w.wantError(err, "42703", `no coefficient "nothing"`); hint(err) != "It has (intercept), age, region." {
+		t.Error(hint(err))
+	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 20, features => '{age,region}')`, w.dataset)
-	_, err := w.analyst.Exec(context.Background(), `SELECT dp_test(dp_last_release($1), '{age}')`, w.dataset)
+	_, err = w.analyst.Exec(context.Background(), `SELECT dp_test(dp_last_release($1), '{age}')`, w.dataset)
 	w.wantError(err, "55000", `no standard errors`)
 	if advice := hint(err); advice != "dp_summary shows what this release has; asking anew is charged." { // no method of medians has them
 		t.Error(advice)

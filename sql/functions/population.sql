@@ -151,9 +151,9 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- The first few names of a list for people, and how many more there are.
-CREATE OR REPLACE FUNCTION dp_int.first_few(p_names text[]) RETURNS text
+CREATE OR REPLACE FUNCTION dp_int.first_few(p_names text[], p_few int DEFAULT 5) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT array_to_string(p_names[:5], ', ') || CASE WHEN cardinality(p_names) > 5 THEN format(' and %s more', cardinality(p_names) - 5) ELSE '' END
+  SELECT array_to_string(p_names[:p_few], ', ') || CASE WHEN cardinality(p_names) > p_few THEN format(' and %s more', cardinality(p_names) - p_few) ELSE '' END
 $$;
 
 -- Raises where a relation may hold people of an existing account although the steward has not stated

@@ -5,14 +5,6 @@
 CREATE OR REPLACE FUNCTION dp_int.excerpt(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN length(p_text) > 200 THEN left(p_text, 200) || '...' ELSE p_text END $$;
 
--- The first names of a list, whole ones, as messages show it, and how many more there are.
-CREATE OR REPLACE FUNCTION dp_int.first_names(p_names text[]) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
-  SELECT string_agg(dp_int.excerpt(n.name), ', ' ORDER BY n.position) FILTER (WHERE n.position = 1 OR n.length <= 200)
-         || coalesce(' and ' || nullif(count(*) FILTER (WHERE n.position > 1 AND n.length > 200), 0) || ' more', '')
-    FROM (SELECT u.name, u.position, sum(length(u.name) + 2) OVER (ORDER BY u.position) AS length FROM unnest(p_names) WITH ORDINALITY AS u(name, position)) AS n
-$$;
-
 -- The first name that a list contains twice, NULL if there is none.
 CREATE OR REPLACE FUNCTION dp_int.named_twice(p_names name[]) RETURNS name
 LANGUAGE sql IMMUTABLE AS $$

@@ -76,7 +76,7 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p <> 0 AND r.ended = 0 THEN dp_int
 CREATE OR REPLACE FUNCTION dp_int.tell_bias(r dp_int.release) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  terms CONSTANT text := (SELECT dp_int.first_names(array_agg(format('"%s"', dp_int.full_term(r.parameters ->> 'by', c.grp, c.term)) ORDER BY c.position)) FROM dp_int.coefficient c
+  terms CONSTANT text := (SELECT dp_int.first_few(array_agg(format('"%s"', dp_int.full_term(r.parameters ->> 'by', c.grp, c.term)) ORDER BY c.position), 12) FROM dp_int.coefficient c
                            WHERE c.release = r.id AND c.p_value > .05 AND abs(c.ci_low + c.ci_high) / 2 > c.std_err * greatest(2, dp_int.t_quantile(least(c.df, 1e6))));
 BEGIN
   IF terms IS NOT NULL THEN
@@ -169,8 +169,8 @@ DECLARE
   known CONSTANT text[] := ARRAY(SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term) FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position);
   categories CONSTANT jsonb := dp_int.category_terms(r);
   terms CONSTANT text[] := ARRAY(SELECT coalesce(l.term, t.term) FROM unnest(p_terms) WITH ORDINALITY AS t(term, n) LEFT JOIN LATERAL jsonb_array_elements_text(categories -> t.term) WITH ORDINALITY AS l(term, n) ON true ORDER BY t.n, l.n);
-  all_known CONSTANT text := dp_int.first_names(known)
-    || coalesce('. A category stands for all of its levels: ' || dp_int.first_names(ARRAY(SELECT k FROM jsonb_object_keys(categories) AS k ORDER BY array_position(known, categories -> k ->> 0))), '');
+  all_known CONSTANT text := dp_int.first_few(known, 12)
+    || coalesce('. A category stands for all of its levels: ' || nullif(dp_int.first_few(ARRAY(SELECT k FROM jsonb_object_keys(categories) AS k ORDER BY array_position(known, categories -> k ->> 0)), 12), ''), '');
   stray text;
 BEGIN
   IF coalesce(cardinality(p_terms), 0) = 0 OR (SELECT count(*) <> count(DISTINCT t) FROM unnest(terms) AS t) THEN
