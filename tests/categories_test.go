@@ -32,7 +32,7 @@ func (w *world) categorised(rows int) {
 const everyCategory = `{"region": ["north", "south", "east", "*"], "size": "enum", "insured": ["false", "true"], "code": [0, 1, 2], "outcome": ["lost", "won"]}`
 
 func (w *world) registerCategories(categories string) error {
-	_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,size,insured,code,outcome}', 100, 1e-5,
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,size,insured,code,outcome}', 1000, 1e-5,
 		scales => '{"paid": 30, "age": 50}', categories => $3)`, w.dataset, "public."+w.dataset, categories)
 	return err
 }
@@ -92,8 +92,7 @@ func TestCategoriesFromEndToEnd(t *testing.T) {
 	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary($1) WHERE why_null IS NULL`, release); n != len(want) {
 		t.Errorf("%d of %d terms have intervals", n, len(want))
 	}
-	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`+
-		``, w.scored(release)); r2 < 0.9 {
+	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`, w.scored(release)); r2 < 0.9 {
 		t.Errorf("r2 is %v", r2)
 	}
 	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
@@ -133,10 +132,11 @@ func (w *world) categoriesAreTested(release string) {
 	same(one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset), `{region=north:size,region=south:age}`, `{region=north:size=medium,region=north:size=large,region=south:age}`)
 }
 
-// scored scores a release and returns it.
+// scored scores a release and returns it. At eps 10 noise alone looks like a far tail in one of a thousand scores, which have no r2 then;
+// at this eps it does not.
 func (w *world) scored(release string) string {
 	w.Helper()
-	w.exec(w.analyst, `SELECT * FROM dp_score($1::uuid, 10)`, release)
+	w.exec(w.analyst, `SELECT * FROM dp_score($1::uuid, 300)`, release)
 	return release
 }
 

@@ -284,7 +284,7 @@ func TestGroupsOfPersonsWithSeveralRows(t *testing.T) {
 	w.dataset += "_u"
 	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_u AS SELECT *, ctid::text || k AS row, 'p' || ((row_number() OVER (PARTITION BY region = 'north' ORDER BY age)) / 3) AS person FROM public.%[1]s, generate_series(1, 2) AS k;
 		GRANT SELECT ON public.%[1]s_u TO dp_sidecar`, rows))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 100, 1e-6, scales => '{"paid": 30, "age": 10}', categories => '{"region": ["north", "south", "*"]}', unit => 'person')`, w.dataset, "public."+w.dataset)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 1000, 1e-6, scales => '{"paid": 30, "age": 10}', categories => '{"region": ["north", "south", "*"]}', unit => 'person')`, w.dataset, "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 	out := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 50, features => '{age}')`, w.dataset)
 	// Noise and sampling have deviations below a sixth of what is allowed.

@@ -39,7 +39,7 @@ func TestUnitsFromEndToEnd(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	const patients = 20000
 	w.visited(patients)
-	if err := w.registerUnit(w.dataset, w.dataset, visits+`, unit => 'patient', max_rows => 4`); err != nil {
+	if err := w.registerUnit(w.dataset, w.dataset, strings.Replace(visits, "20", "1000", 1)+`, unit => 'patient', max_rows => 4`); err != nil {
 		t.Fatal(err, hint(err))
 	}
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
