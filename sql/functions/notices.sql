@@ -40,24 +40,41 @@ BEGIN
   END IF;
 END $$;
 
+-- Who owns the tables below a relation.
+CREATE OR REPLACE FUNCTION dp_int.owners_below(p_relid oid) RETURNS oid[]
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN ARRAY(SELECT DISTINCT c.relowner FROM dp_int.base_relations(p_relid) b JOIN pg_catalog.pg_class c ON c.oid = b.relid);
+END $$;
+
 -- Who owns tables below registered relations, superusers left out, without those of one data set; NULL if that is one alone. No lock keeps an owner from
 -- making an index while a job reads his table, and the planner runs what that calls as dp_sidecar, which reads them all.
 CREATE OR REPLACE FUNCTION dp_int.several_owners(p_without bigint) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT string_agg(DISTINCT owner.rolname, ', ') FILTER (WHERE NOT owner.rolsuper)
-    FROM dp_int.dataset d, LATERAL dp_int.base_relations(d.relid) AS b
-    JOIN pg_catalog.pg_class c ON c.oid = b.relid
-    JOIN pg_catalog.pg_roles owner ON owner.oid = c.relowner
+    FROM dp_int.dataset d, LATERAL unnest(dp_int.owners_below(d.relid)) AS o
+    JOIN pg_catalog.pg_roles owner ON owner.oid = o
    WHERE d.unregistered_at IS NULL AND d.id IS DISTINCT FROM p_without
   HAVING count(DISTINCT owner.oid) > 1
 $$;
 
--- Tells a steward who registers the first tables of another owner what owners can do to each other.
+-- Tells a steward who registers the first tables of another owner what owners can do to each other. Data sets are walked through until all
+-- of these owners are found: there may be thousands.
 CREATE OR REPLACE FUNCTION dp_int.tell_owners(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  owners CONSTANT text := dp_int.several_owners(NULL);
+  new_owners oid[] := dp_int.owners_below(d.relid);
+  other oid;
+  owners text;
 BEGIN
+  FOR other IN SELECT o.relid FROM dp_int.dataset o WHERE o.unregistered_at IS NULL AND o.id <> d.id LOOP
+    EXIT WHEN new_owners = '{}';
+    new_owners := ARRAY(SELECT unnest(new_owners) EXCEPT SELECT unnest(dp_int.owners_below(other)));
+  END LOOP;
+  IF new_owners = '{}' THEN
+    RETURN;
+  END IF;
+  owners := dp_int.several_owners(NULL);
   IF owners <> coalesce(dp_int.several_owners(d.id), '') THEN
     RAISE NOTICE 'dpsidecar: registered tables belong to several owners now (%): each could read what dp_sidecar reads of the others, though not unseen', owners
       USING HINT = 'By an index that he makes while a job reads his table: no lock keeps him from it. If they do not trust each other, give each a database of his own.';
