@@ -292,8 +292,8 @@ func TestPublishingAtOnceIsNoticed(t *testing.T) {
 	w := newSystem(t)
 	w.watchEnds()
 	w.serve(func(c *job.Config) { c.PublishAtOnce() })
-	for i := range 100 {
-		id := w.submit(1+float64(i)/100, `{}`)
+	for i := range 400 {
+		id := w.submit(0.1+float64(i)/10_000, `{}`) // the budget is enough for all
 		w.until("done", func() bool { return strings.HasPrefix(w.status(id), "done") })
 		if w.text(w.super, early) != "0" {
 			return
