@@ -381,7 +381,8 @@ func TestWhereLevel(t *testing.T) {
 		`SELECT r.* FROM dp_submit('linear', $1, 20, features => '{age,size}', where_level => '{"region": ["south", "east"]}') j, dp_result(j) r`,
 	}
 	out := w.mustRegress(w.analyst, same[0], w.dataset)
-	if math.Abs(out[0].Coef-34.4) > 0.8 || math.Abs(out[3].Coef-4) > 0.5 { // half of these rows have 30, half 40, less what codes take
+	// Half of these rows have 30, half 40, less what codes take; with the others it would be 28. Residuals of 5 in 9,600 rows give the intercept, 45 years from their middle, a deviation of .16.
+	if math.Abs(out[0].Coef-34.4) > 1.4 || math.Abs(out[3].Coef-4) > 0.5 {
 		t.Errorf("of two levels: %v", out)
 	}
 	for _, again := range same[1:] {

@@ -348,6 +348,7 @@ func TestThePageOnSchedulesRuns(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Stop() })
 	w := worldIn(t, s, 1, 0)
+	w.awayFromMidnight()
 	if _, err := s.Serve(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -266,6 +266,7 @@ func TestDailyMomentsServeEveryWindow(t *testing.T) {
 // of the error of sampling here, so that the ratio of variances is 1, or 1/4, within a tenth.
 func TestMomentsOfPersonsInSeveralBlocks(t *testing.T) {
 	w := newWorld(t, 1, 0)
+	w.awayFromMidnight()
 	for options, want := range map[string]float64{`{}`: 1, `{"one_block_a_person": "a test"}`: 0.25} {
 		name := fmt.Sprintf("panel%d_%s", len(options), w.dataset)
 		w.exec(w.super, `CREATE TABLE public.`+name+` AS SELECT i AS patient, x AS age, 2 * x + 4 * (random() - 0.5) AS cost, (now() AT TIME ZONE 'UTC')::date - 4 + g AS admitted_on
@@ -345,6 +346,7 @@ func TestThePageOnDailyMomentsRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &world{T: t, system: s}
+	w.awayFromMidnight()
 	people := w.people()
 	w.runPage("how-to/daily-moments.md", people)
 	// Five half widths, each of 1.96 deviations, miss with a probability far below 1e-6.

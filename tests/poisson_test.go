@@ -70,7 +70,7 @@ func TestPoissonRegression(t *testing.T) {
 		t.Errorf("predicts %v (%v to %v), the law says %v", prediction, low, high, law)
 	}
 	for name, m := range map[string][2]float64{"deviance_explained": {.02, .25}, "mean_deviance": {.2, 1}} {
-		for _, s := range w.mustScore(w.analyst, askScore, release, 5.) {
+		for _, s := range w.mustScore(w.analyst, askScore, release, 50.) { // at eps 5 noise alone may look like a far tail, which hides a figure
 			if s.Metric == name && !(s.Value != nil && *s.Value > m[0] && *s.Value < m[1]) {
 				t.Errorf("%s: %v", name, s.Value)
 			}

@@ -58,10 +58,11 @@ func TestCentresAreMappedBack(t *testing.T) {
 		}
 	}
 	w.withIntervals(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, features => '{year,age}')`, dataset, 6)
+	// An interval is some 5 wide, in one of 150 fits 8, where noise makes the residuals look larger; that of a fit around year 0 would be a thousand wide and more.
 	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, dataset)
 	var prediction, low, high, slopeError, interceptError float64
 	row := w.analyst.QueryRow(context.Background(), `SELECT prediction, ci_low, ci_high FROM dp_predict_interval($1::text::uuid, '{2018,40}')`, release)
-	if err := row.Scan(&prediction, &low, &high); err != nil || math.Abs(prediction-9170) > 30 || !(low < prediction && prediction < high && high-low < 60) {
+	if err := row.Scan(&prediction, &low, &high); err != nil || math.Abs(prediction-9170) > 30 || !(low < prediction && prediction < high && high-low < 300) {
 		t.Errorf("in 2018, at 40: %v, %v to %v: %v", prediction, low, high, err)
 	}
 	row = w.analyst.QueryRow(context.Background(), `SELECT max(std_err) FILTER (WHERE term = 'year'), max(std_err) FILTER (WHERE term = '(intercept)') FROM dp.coefficients WHERE release = $1::text::uuid`, release)

@@ -129,9 +129,9 @@ func TestAScoreIsChargedOnceAndKept(t *testing.T) {
 }
 
 func TestScoresOfLabels(t *testing.T) {
-	w := newWorld(t, 200, 1e-4)
+	w := newWorld(t, 1000, 1e-4)
 	release := w.lastRelease(`SELECT * FROM dp_logistic_regress($1, 5, 1e-5, target => 'insured', features => '{age,region}', options => '{"positive_label": 1, "negative_label": 0}')`, w.dataset)
-	got := w.mustScore(w.analyst, askScore, release, 100.0)
+	got := w.mustScore(w.analyst, askScore, release, 300.0) // none is hidden by chance, as in TestAScoreIsChargedOnceAndKept
 	if len(got) != 3 {
 		t.Fatalf("%v", got)
 	}
@@ -143,21 +143,21 @@ func TestScoresOfLabels(t *testing.T) {
 }
 
 // A pure account pays for a mean absolute error, exactly its eps; rows with a NULL are left
-// out, not counted as zero. The error has a standard deviation of 1 %.
+// out, not counted as zero. Of 100 scores at eps 40 none was off by more than .5 %; at this eps none is hidden by chance either.
 func TestScoresOnAPureAccount(t *testing.T) {
-	w := newWorld(t, 100, 0)
+	w := newWorld(t, 1000, 0)
 	w.exec(w.super, fmt.Sprintf(`UPDATE public.%s SET age = NULL WHERE region = 6`, w.dataset))
 	release := w.lastRelease(`SELECT * FROM dp_l1_regress($1, 20, features => '{age,region}')`, w.dataset)
 	before := w.spent()
-	got := w.mustScore(w.analyst, askScore, release, 40.0)
+	got := w.mustScore(w.analyst, askScore, release, 300.0)
 	if len(got) != 1 || got[0].Metric != "mean_absolute_error" || got[0].Value == nil {
 		t.Fatalf("%v", got)
 	}
 	if truth := w.truth("mean_absolute_error", release); math.Abs(*got[0].Value-truth) > 0.25*truth {
 		t.Errorf("%v, in the table %v", *got[0].Value, truth)
 	}
-	if cost := w.spent() - before; math.Abs(cost-40) > 1e-9 {
-		t.Errorf("it cost %g, not 40", cost)
+	if cost := w.spent() - before; math.Abs(cost-300) > 1e-9 {
+		t.Errorf("it cost %g, not 300", cost)
 	}
 	_, err := askedScore(w.analyst, `SELECT * FROM dp_score($1::text::uuid, 1, 1e-6)`, release)
 	w.wantError(err, "22023", "delta must be 0")

@@ -63,7 +63,7 @@ func TestUnitsFromEndToEnd(t *testing.T) {
 		t.Errorf("%q", p)
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1)`, w.dataset)
-	if v := one[float64](w, w.analyst, `SELECT value FROM dp_describe($1, 1, columns => '{age}') WHERE column_name = 'age' AND statistic = 'mean'`, w.dataset); math.Abs(v-2.5) > 0.1 {
+	if v := one[float64](w, w.analyst, `SELECT value FROM dp_describe($1, 10, columns => '{age}') WHERE column_name = 'age' AND statistic = 'mean'`, w.dataset); math.Abs(v-2.5) > 0.1 {
 		t.Errorf("a mean age of %v", v)
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_huber_regress($1, 1)`, w.dataset)
