@@ -5,7 +5,12 @@ package tests
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +22,16 @@ import (
 
 	"dpsidecar/internal/dev"
 )
+
+// TestMain has twice as many tests run at once as there are cores: those that may, wait most of the time, for jobs, locks and servers that start.
+func TestMain(m *testing.M) {
+	if !slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.parallel=") }) {
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	m.Run()
+}
 
 // shared is a system with one sidecar for all tests that do not disturb it. It
 // ends with the test binary.
