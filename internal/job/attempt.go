@@ -291,12 +291,11 @@ func (s *Sidecar) check(c *claim, n int64) (*plan.Plan, placement, error) {
 // first statement of its transaction (Lock) has taken. It returns false if nobody wants the job any more: its
 // charge has then been refunded.
 func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *plan.Plan) (wanted bool, err error) {
-	var snapshot time.Time
-	if err := conn.QueryRow(ctx, "SELECT pg_catalog.transaction_timestamp()").Scan(&snapshot); err != nil {
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.transaction_timestamp()").Scan(&c.snapshot); err != nil {
 		return false, err
 	}
 	l := s.ladder(plan)
-	err = s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4, $5)", c.ID, c.Token, l.First, l.Last, snapshot).Scan(&wanted)
+	err = s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4, $5)", c.ID, c.Token, l.First, l.Last, c.snapshot).Scan(&wanted)
 	return wanted, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -76,6 +77,8 @@ type claim struct {
 
 	at   placement   // where the rows of this attempt are; set when the job is planned
 	disk *spill.File // the file that holds the rows if they are on disk
+
+	snapshot time.Time // of the transaction that this attempt reads in; set at the point of no return
 
 	versions []byte // of the functions that the relation called when it was checked first: see recheck
 

@@ -7,6 +7,7 @@
 //	listen, watch       heartbeats and notifications; events for operators
 //	claim, attempt, outcome  a claimed job, one attempt at it, and its end
 //	publish, publish_groups  steps of the ladder, and what is published at them
+//	drawn               answers that could not be published yet
 //	explain             answers to questions of what a request would do
 //
 // Rows:

@@ -81,11 +81,16 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 	if err := s.config.sleepUntil(ctx, t.began.Add(t.Step(step))); err != nil {
 		return err
 	}
-	return s.publish(ctx, c, f, step)
+	err := s.publish(ctx, c, f, step)
+	if err == nil {
+		s.drawn.forget(c.ID)
+	}
+	return err
 }
 
-// fit reads and fits. A panic becomes an error that gives only the functions where it occurred: a value may
-// have caused it, so the message must not be printed and the program must not end.
+// fit reads and fits, or returns what an earlier attempt of this sidecar has drawn. A panic becomes an error
+// that gives only the functions where it occurred: a value may have caused it, so the message must not be
+// printed and the program must not end.
 func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f fitted) {
 	debug.SetPanicOnFault(true) // a fault while reading rows on disk becomes a panic, which is recovered: it neither ends the program nor prints memory
 	defer func() {
@@ -94,6 +99,9 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 			s.log.Error("panic", "job", c.ID, "error", f.err)
 		}
 	}()
+	if a, ok := s.drawn.find(c.ID); ok && c.reading() {
+		return s.again(ctx, c, a, reads)
+	}
 	src := mech.NewSource()
 	defer func() { c.disk.Close(); c.nodes.close() }() // nothing uses the rows after this
 	var x table.Data
@@ -106,7 +114,14 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	if f.err == nil && c.at != inDatabase {
 		f.result, f.err = s.runTimed(ctx, f.plan, x, src)
 	}
-	return f
+	if f.err != nil {
+		return f
+	}
+	a := s.drawn.keep(c.ID, answer{f, c.snapshot})
+	if a == nil {
+		return fitted{err: notKept}
+	}
+	return a.fitted
 }
 
 // runTimed runs the plan and reports its duration to operators.

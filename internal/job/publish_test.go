@@ -241,6 +241,37 @@ func TestWhatIsOutOfTimeCanBeAbandoned(t *testing.T) {
 	}
 }
 
+// Whoever can make the database refuse a publication does not have the job drawn again: its one charge pays for one draw.
+func TestWhatCannotBePublishedIsNotDrawnAgain(t *testing.T) {
+	w := newSystem(t)
+	var draws atomic.Int32
+	w.serve(func(c *job.Config) { c.Before(func(context.Context) { draws.Add(1) }) })
+	w.exec(w.super, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'out of shared memory' USING ERRCODE = '53200'; END $$;
+		CREATE TRIGGER refuse AFTER INSERT ON dp_int.coefficient FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
+	id := w.submit(1, `{}`)
+	attempts := func() int {
+		n, err := strconv.Atoi(w.text(w.super, `SELECT attempt::text FROM dp_int.job WHERE id = $1::text::uuid`, id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	w.until("it is tried again, also where it was parked", func() bool { return attempts() >= 5 })
+	w.exec(w.super, `DROP TRIGGER refuse ON dp_int.coefficient`)
+	w.until("it is done", func() bool { return strings.HasPrefix(w.status(id), "done") })
+	if n := draws.Load(); n != 1 {
+		t.Errorf("%d draws for one charge", n)
+	}
+	if w.text(w.super, `SELECT (r.read_at < j.read_at - interval '1 s')::text FROM dp_int.release r JOIN dp_int.job j ON j.id = r.job WHERE j.id = $1::text::uuid`, id) != "true" {
+		t.Error("the release is said to be of the rows of a later attempt")
+	}
+	other := w.submit(2, `{}`)
+	w.until("others are done", func() bool { return strings.HasPrefix(w.status(other), "done") })
+	if n := draws.Load(); n != 2 {
+		t.Errorf("%d draws for two charges", n)
+	}
+}
+
 // early is how many jobs could be seen to end before the time that they say, and
 // strays those that say another time than a step of their ladder.
 const (

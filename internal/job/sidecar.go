@@ -76,6 +76,7 @@ type Sidecar struct {
 	inquired   chan struct{} // signals that an explanation is asked for
 	registered chan struct{} // signals that a data set is registered and not yet counted
 	renyi      privacy.Renyi // caches the cost of batches
+	drawn      drawn         // answers that are not published yet
 }
 
 const (
