@@ -179,6 +179,9 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('logistic', $1, 3)`, flags); strings.Contains(said["warning"], "no scale") || said["noise_at_scales:insured"] == "" || said["noise_at_scales:region=south"] == "" {
 		t.Errorf("flags and categories want no scales, and yet: %v", said)
 	}
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('poisson', $1, 3)`, flags); said["possible"] != "yes" || strings.Contains(said["warning"], "no scale") {
+		t.Errorf("nor do counts of flags and categories alone, and yet: %v", said)
+	}
 	for _, c := range []struct{ sql, code, says string }{
 		{`SELECT * FROM dp_explain('l1', 'nothing', 1)`, "42501", "does not exist"},
 		{`SELECT * FROM dp_explain('l2', '%s', 1)`, "22023", "unknown model"},

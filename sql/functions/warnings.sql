@@ -191,7 +191,7 @@ DECLARE
   eps CONSTANT float8 := p_body ->> 'eps';
   columns CONSTANT name[] := dp_int.scaled_columns(d, p_body);
   looks CONSTANT boolean := dp_int.looks_for_scales(p_body);
-  needed CONSTANT float8 := dp_int.rows_for_scales(cardinality(columns) - dp_int.is_count(asked)::int, dp_int.coefficients_of(p_body), eps, (p_body ->> 'delta')::float8);  -- the target of counts keeps its scale
+  needed CONSTANT float8 := dp_int.rows_for_scales(cardinality(CASE WHEN dp_int.is_count(asked) THEN array_remove(columns, target::name) ELSE columns END), dp_int.coefficients_of(p_body), eps, (p_body ->> 'delta')::float8);  -- the target of counts keeps its scale
 BEGIN
   IF columns <> '{}' AND NOT d.scales ?| columns::text[] AND asked NOT IN ('describe', 'scales', 'score') THEN
     IF NOT looks THEN
