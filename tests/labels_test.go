@@ -95,6 +95,12 @@ func TestDeclaredLabelsAreTheOptions(t *testing.T) {
 		}
 	}
 	flipped := w.mustRegress(w.analyst, logistic, w.dataset, "coded", `{"negative_label": 2, "positive_label": 1}`) // options stand above a declaration
+	for options, warns := range map[string]bool{`{}`: false, `{"negative_label": 2, "positive_label": 1}`: false, `{"negative_label": 0, "positive_label": 1}`: true} {
+		said := w.explain(w.analyst, `SELECT * FROM dp_explain('logistic', $1, 1, target => 'coded', options => $2)`, w.dataset, options)
+		if strings.Contains(said["warning"], "this request takes 0 and 1 as the labels of coded, which were declared to be 1 and 2") != warns {
+			t.Errorf("labels %s beside declared ones: %q", options, said["warning"])
+		}
+	}
 	if entries++; w.entries() != entries || flipped[1].Coef >= 0 {
 		t.Errorf("%v in %d entries", flipped, w.entries())
 	}

@@ -265,7 +265,13 @@ CREATE OR REPLACE FUNCTION dp_int.warnings_of_request(d dp_int.dataset, p_body j
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   eps CONSTANT float8 := p_body ->> 'eps';
+  target CONSTANT text := p_body ->> 'target';
+  declared CONSTANT jsonb := CASE WHEN NOT d.categories ? target AND NOT dp_int.is_boolean(d.relid, target::name) THEN d.labels -> target END;  -- of these two any labels are values
+  asked CONSTANT jsonb := jsonb_build_array(coalesce(p_body #> '{options,negative_label}', '0'), coalesce(p_body #> '{options,positive_label}', '1'));
 BEGIN
+  IF (SELECT m.labels FROM dp_int.model m WHERE m.name = p_body ->> 'model') AND NOT declared @> asked THEN
+    RETURN NEXT format('this request takes %s and %s as the labels of %I, which were declared to be %s and %s: rows with other values say nothing, and where none has one of these, the answer is noise', asked -> 0, asked -> 1, target, declared -> 0, declared -> 1);
+  END IF;
   IF dp_int.is_fit(p_body ->> 'model') AND p_body -> 'features' = '[]' THEN
     RETURN NEXT format('no feature is asked for: the fit has an intercept alone, and says nothing of what %I depends on', p_body ->> 'target');
   END IF;
