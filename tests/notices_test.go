@@ -562,6 +562,18 @@ func TestAStewardIsToldOfOversights(t *testing.T) {
 		}
 	}
 
+	// Nor that all models but one need a delta, before it is too late.
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE "%[1]s_pure" AS SELECT * FROM %[1]q; GRANT SELECT ON "%[1]s_pure" TO dp_sidecar`, w.dataset))
+	for arguments, told := range map[string]bool{`1`: true, `1, 1e-6`: false, `1, accounting => 'pure'`: false} {
+		before := len(heard())
+		w.exec(conn, `BEGIN`)
+		w.exec(conn, fmt.Sprintf(`SELECT dp_register($1 || '_pure', ($1 || '_pure')::regclass, 'amount', '{age}', %s, scales => '{"age": 40}')`, arguments), w.dataset)
+		w.exec(conn, `ROLLBACK`)
+		if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "has no delta: of the models only dp_l1_regress can be asked") != told {
+			t.Errorf("registered with %s: %q", arguments, said)
+		}
+	}
+
 	// Nor does a role that is granted a data set and may not ask find out by itself.
 	before := len(heard())
 	w.exec(w.super, fmt.Sprintf(`CREATE ROLE "%[1]s_group"; CREATE ROLE "%[1]s_member"; GRANT "%[1]s_group" TO "%[1]s_member"`, w.person))

@@ -40,6 +40,16 @@ BEGIN
   END IF;
 END $$;
 
+-- Tells a steward who registers people without a delta, and did not ask for pure accounting, what that excludes: after the first charge it is too late.
+CREATE OR REPLACE FUNCTION dp_int.tell_no_delta(d dp_int.dataset, p_accounting text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF d.delta = 0 AND p_accounting IS NULL AND dp_int.siblings(d) IS NULL AND NOT dp_int.charged(d.account) THEN
+    RAISE NOTICE 'dpsidecar: the budget of data set "%" has no delta: of the models only dp_l1_regress can be asked, and the first charge fixes that', d.name
+      USING HINT = 'For the others dp_unregister it before anything is charged, and register it with a delta far below one in the number of people, such as delta => 1e-6 for 10,000 rows: it costs dp_l1_regress nothing. accounting => ''pure'' says that no delta is meant.';
+  END IF;
+END $$;
+
 -- Who owns the tables below a relation.
 CREATE OR REPLACE FUNCTION dp_int.owners_below(p_relid oid) RETURNS oid[]
 LANGUAGE plpgsql STABLE AS $$

@@ -465,6 +465,7 @@ BEGIN
   d := dp_int.insert_registration(d, a);
   PERFORM pg_notify('dp_jobs', 'registered');
   PERFORM dp_int.tell_registration(d, a);
+  PERFORM dp_int.tell_no_delta(d, dp_register.accounting);
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
   'Registers a relation, one row a person or, with a unit, all rows with one value of that column, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, the labels of columns that are targets of dp_logistic_regress, and the levels of columns that are categories. For dp_admin.';
