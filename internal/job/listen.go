@@ -30,11 +30,12 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 		}
 		delay := backoff(failures)
 		message := "no connection to the database"
+		says := []any{"host", s.listener.Host, "port", s.listener.Port, "database", s.listener.Database, "user", s.listener.User,
+			"error", err, "retry_in", delay}
 		if pg := new(pgconn.PgError); errors.As(err, &pg) && pg.Code == "DP003" {
-			message = "the database takes no sidecar"
+			message, says = "the database takes no sidecar", append(says, "hint", pg.Hint)
 		}
-		s.log.Warn(message, "host", s.listener.Host, "port", s.listener.Port, "database", s.listener.Database, "user", s.listener.User,
-			"error", err, "retry_in", delay)
+		s.log.Warn(message, says...)
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):
