@@ -16,7 +16,7 @@ BEGIN
       RAISE EXCEPTION 'scale for "%", which is neither target nor feature', dp_int.excerpt(s.key) USING ERRCODE = '42703', HINT = format('Scales are named by registered columns: %s.', dp_int.excerpt(array_to_string(p_columns, ', ')));
     END IF;
     IF p_categories ? s.key THEN
-      RAISE EXCEPTION 'scale for "%", which is a category', s.key USING ERRCODE = '22023', HINT = 'Its levels are 0 or 1 each: leave the scale out.';
+      RAISE EXCEPTION 'scale for "%", which is a category', s.key USING ERRCODE = '22023', HINT = format('Its levels are 0 or 1 each: leave the scale out. Where one is registered, dp_set_scales(..., %L) takes it away.', format('{%s: null}', to_json(s.key)));
     END IF;
     SELECT k INTO part FROM jsonb_object_keys(s.parts) AS k WHERE k NOT IN ('center', 'scale') LIMIT 1;
     IF FOUND THEN
