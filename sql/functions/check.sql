@@ -203,7 +203,7 @@ BEGIN
 
   item := 'who owns registered relations';
   ok := true;
-  detail := coalesce(CASE WHEN NOT copy THEN dp_int.several_owners(NULL) || ': each could read what dp_sidecar reads of the others, though not unseen, by an index that he makes while a job reads his table. If they do not trust each other, give each a database of his own' END, 'as it should be');
+  detail := coalesce(CASE WHEN NOT copy THEN dp_int.several_owners(NULL) || ' (superusers are not listed): each could read what dp_sidecar reads of the others, though not unseen, by an index that he makes while a job reads his table. If they do not trust each other, give each a database of his own' END, 'as it should be');
   RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION public.dp_check_install IS 'Checks the installation item by item and says what to do about what is wrong.';

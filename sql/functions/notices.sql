@@ -86,7 +86,7 @@ BEGIN
   END IF;
   owners := dp_int.several_owners(NULL);
   IF owners <> coalesce(dp_int.several_owners(d.id), '') THEN
-    RAISE NOTICE 'dpsidecar: registered tables belong to several owners now (%): each could read what dp_sidecar reads of the others, though not unseen', owners
+    RAISE NOTICE 'dpsidecar: registered tables belong to several owners now (%; superusers are not listed): each could read what dp_sidecar reads of the others, though not unseen', owners
       USING HINT = 'By an index that he makes while a job reads his table: no lock keeps him from it. If they do not trust each other, give each a database of his own.';
   END IF;
 END $$;
