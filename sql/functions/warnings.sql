@@ -180,6 +180,10 @@ LANGUAGE sql STABLE AS $$
   SELECT dp_int.is_fit(p_body ->> 'model') AND coalesce(p_body #>> '{options,method}', 'auto') IN ('auto', 'newton', 'joint_moments', 'staged') AND NOT p_body -> 'options' ?| '{radius,penalty}'
 $$;
 
+-- What the number of rows of a data set counts.
+CREATE OR REPLACE FUNCTION dp_int.counted_in(d dp_int.dataset) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END $$;
+
 -- Warnings of scales that a request has not. d: with the number of rows that it reads as row_count, where that is known;
 -- so in the next two functions.
 CREATE OR REPLACE FUNCTION dp_int.warnings_of_scales(d dp_int.dataset, p_body jsonb) RETURNS SETOF text
@@ -197,7 +201,7 @@ BEGIN
     IF NOT looks THEN
       RETURN NEXT 'no scale is registered, and this request looks for none: all are 1. A steward registers typical magnitudes, from public knowledge';
     ELSIF least(d.row_count, (options ->> 'sample_rows')::float8) < needed THEN
-      RETURN NEXT format('no scale is registered, and at eps %s a fit finds them from about %s rows on. A steward registers typical magnitudes, from public knowledge', eps, dp_int.two_digits_up(needed));
+      RETURN NEXT format('no scale is registered, and at eps %s a fit finds them from about %s %s on. A steward registers typical magnitudes, from public knowledge', eps, dp_int.two_digits_up(needed), dp_int.counted_in(d));
     END IF;
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
@@ -239,9 +243,9 @@ BEGIN
   END IF;
   IF asked = 'l1' AND (options ->> 'tau')::float8 <> 0.5 AND groups IS NULL AND rows < dp_int.rows_for_quantile(options, coefficients, eps) THEN
     RETURN NEXT format('the quantile %s may come out beyond nearly all rows where residuals are small beside the scale of %I: a scale as large as they are, with a center, helps%s', options ->> 'tau', target,
-      CASE WHEN options ->> 'method' = 'objective_perturbation' THEN ', or the method staged' ELSE format(', or about %s rows at eps %s', dp_int.two_digits_up(dp_int.rows_for_quantile(options, coefficients, eps)), eps) END);
+      CASE WHEN options ->> 'method' = 'objective_perturbation' THEN ', or the method staged' ELSE format(', or about %s %s at eps %s', dp_int.two_digits_up(dp_int.rows_for_quantile(options, coefficients, eps)), dp_int.counted_in(d), eps) END);
   END IF;
-  RETURN QUERY SELECT w FROM dp_int.no_intervals(p_body, coefficients, coalesce(groups, 0), rows, CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END) AS w WHERE w IS NOT NULL;
+  RETURN QUERY SELECT w FROM dp_int.no_intervals(p_body, coefficients, coalesce(groups, 0), rows, dp_int.counted_in(d)) AS w WHERE w IS NOT NULL;
   IF described > 0 AND d.row_count < least THEN
     RETURN NEXT format('too few rows for %s at eps %s: every column of numbers needs about %s values; ask for more eps or fewer columns',
       CASE asked WHEN 'scales' THEN 'scales' ELSE 'quartiles' END, eps, CASE WHEN p_needed IS NULL THEN dp_int.two_digits_up(least) ELSE ceil(least)::numeric END);
@@ -253,9 +257,9 @@ BEGIN
       scored.for_intervals := greatest(scored.for_intervals, scored.for_values);
     END IF;
     IF d.row_count < scored.for_values THEN
-      RETURN NEXT format('too few rows for a score at eps %s: noise may hide how far predictions are off, and every value be NULL; about %s rows are needed; ask for more eps', eps, ceil(scored.for_values));
+      RETURN NEXT format('too few rows for a score at eps %s: noise may hide how far predictions are off, and every value be NULL; about %s %s are needed; ask for more eps', eps, ceil(scored.for_values), dp_int.counted_in(d));
     ELSIF d.row_count < scored.for_intervals THEN
-      RETURN NEXT format('too few rows for the intervals of a score at eps %s: noise may leave none; about %s rows are needed, more where tails are heavy; ask for more eps', eps, ceil(scored.for_intervals));
+      RETURN NEXT format('too few rows for the intervals of a score at eps %s: noise may leave none; about %s %s are needed, more where tails are heavy; ask for more eps', eps, ceil(scored.for_intervals), dp_int.counted_in(d));
     END IF;
   END IF;
 END $$;
