@@ -4,7 +4,7 @@
 -- and a job of the caller's what dp_submit or dp_run has.
 CREATE OR REPLACE FUNCTION dp_int.hint_no_release(p_release uuid, p_caller name) RETURNS text
 LANGUAGE sql STABLE AS $$
-  SELECT CASE WHEN p_release IS NULL THEN 'dp_last_release is NULL where you have asked for no fit of a data set of that name. See dp.releases for those of others.'
+  SELECT CASE WHEN p_release IS NULL THEN 'dp_last_release is NULL where you have asked for no fit of a data set of that name, and where it is no longer granted to you. See dp.releases for those of others.'
               WHEN j.release IS NOT NULL THEN format('That is a job. Its release is %s.', j.release)
               WHEN j.id IS NOT NULL THEN 'That is a job, which has no release: see dp_status.'
               ELSE 'See dp.releases, and dp.datasets for what is granted to you.' END
