@@ -113,7 +113,7 @@ func TestUninstall(t *testing.T) {
 	if err != nil || !strings.Contains(out, "is removed") || !strings.Contains(out, ": dp_sidecar.") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for file, holds := range map[string]string{"ledger.csv": `""epsilon"": 2`, "datasets.csv": "public.claims", "releases.csv": "where_level", "moments.csv": "over", "blocks.csv": "block_from", "coefficients.csv": "share", "metrics.csv": "ci_low", "descriptions.csv": "column_name", "suggested_scales.csv": "center", "heads.txt": "account=1 entry=1 head="} {
+	for file, holds := range map[string]string{"ledger.csv": `""epsilon"": 2`, "datasets.csv": "public.claims", "releases.csv": "where_level", "moments.csv": "lost_weight_noise", "blocks.csv": "block_from", "coefficients.csv": "share", "metrics.csv": "ci_low", "descriptions.csv": "column_name", "suggested_scales.csv": "center", "heads.txt": "account=1 entry=1 head="} {
 		if text, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !strings.Contains(string(text), holds) {
 			t.Errorf("%s: %v\n%s", file, err, text)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -89,6 +90,22 @@ func TestInstallWithoutSuperuser(t *testing.T) {
 		t.Error("the second run changed the sidecar's password")
 	}
 	connect(t, c.URL("dp_sidecar", first.SidecarPassword, db))
+}
+
+// After dpsidecar is removed nothing else holds what was released: its export has every column of it.
+func TestTheExportHasAllThatWasReleased(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	install(t, Config{Admin: parse(t, c.SuperuserURL(db))})
+	for _, table := range []string{"release", "coefficient", "metric", "column_statistic", "second_moments", "suggested_scale"} {
+		i := slices.IndexFunc(exports, func(e struct{ file, query string }) bool { return strings.Contains(e.query, "FROM dp_int."+table+" ") })
+		for _, name := range query[[]string](t, c, db, `SELECT array_agg(attname::text) FROM pg_attribute
+			WHERE attrelid = to_regclass('dp_int.' || $1) AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('request_hash', 'principal')`, table) { // these only find requests and callers
+			if !regexp.MustCompile(`\b` + name + `\b`).MatchString(exports[i].query) {
+				t.Errorf("column %s of %s is not exported", name, table)
+			}
+		}
+	}
 }
 
 // Whoever installs without being a superuser adopts a copy too, once the administrator

@@ -30,14 +30,14 @@ const window = `CASE WHEN j.request ? 'over' THEN daterange((j.request #>> '{ove
 // show only rows of their reader.
 var exports = []struct{ file, query string }{
 	{"ledger.csv", `SELECT * FROM dp.ledger`},
-	{"releases.csv", `SELECT r.id, r.job, r.charge, d.name AS dataset, r.model, r.method, r.eps, r.delta, r.caller, r.parameters, r.released_at, r.read_at, r.rows, r.why_null,
+	{"releases.csv", `SELECT r.id, r.job, r.charge, d.name AS dataset, r.model, r.method, r.eps, r.delta, r.caller, r.parameters, r.released_at, r.read_at, r.rows, r.why_null, r.cut,
 		j.request ->> 'target' AS target, ` + window + ` AS over, j.request -> 'where_level' AS where_level, r.huber_delta
 		FROM dp_int.release r JOIN dp_int.dataset d ON d.id = r.dataset JOIN dp_int.job j ON j.id = r.job ORDER BY r.released_at`},
-	{"coefficients.csv", `SELECT release, position, term, coef, coef - band AS noise_low, coef + band AS noise_high, std_err, df, ci_low, ci_high, p_value, covariance, bias, grp, share, why_null
+	{"coefficients.csv", `SELECT release, position, term, coef, coef - band AS noise_low, coef + band AS noise_high, std_err, df, ci_low, ci_high, p_value, covariance, bias, noise, grp, share, why_null
 		FROM dp_int.coefficient ORDER BY release, position`},
 	{"metrics.csv", `SELECT release, position, metric, value, ci_low, ci_high, why_null FROM dp_int.metric ORDER BY release, position`},
 	{"descriptions.csv", `SELECT release, position, column_name, statistic, value, ci_low, ci_high, why_null FROM dp_int.column_statistic ORDER BY release, position`},
-	{"moments.csv", `SELECT m.release, ` + window + ` AS over, m.terms, m.sums, m.noise, m.bound, j.request -> 'scales' AS scales
+	{"moments.csv", `SELECT m.release, ` + window + ` AS over, m.terms, m.sums, m.noise, m.bound, m.lost AS lost_weight, m.lost_noise AS lost_weight_noise, j.request -> 'scales' AS scales
 		FROM dp_int.second_moments m JOIN dp_int.release r ON r.id = m.release JOIN dp_int.job j ON j.id = r.job ORDER BY m.release`},
 	{"suggested_scales.csv", `SELECT release, position, column_name, scale, center, note FROM dp_int.suggested_scale ORDER BY release, position`},
 	{"datasets.csv", `SELECT d.name AS dataset, d.account, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target, d.features, d.scales, d.labels, d.options, d.unit, d.max_rows, d.persons, d.row_count,
