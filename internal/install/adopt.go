@@ -31,8 +31,11 @@ func Adopt(ctx context.Context, c Config, originalGone bool) (Result, []Adopted,
 		return Result{}, nil, err
 	}
 	defer conn.Close(ctx)
-	if version, err := Version(ctx, c.Admin); err != nil || version == 0 {
-		return Result{}, nil, errors.Join(err, ErrNotInstalled)
+	switch version, err := Version(ctx, c.Admin); {
+	case err != nil:
+		return Result{}, nil, err
+	case version == 0:
+		return Result{}, nil, ErrNotInstalled
 	}
 	c.copied = !originalGone
 	r, err := installWith(ctx, conn, c)

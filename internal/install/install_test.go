@@ -127,6 +127,10 @@ func TestAdoptWithoutSuperuser(t *testing.T) {
 	if _, _, err := Adopt(t.Context(), config, true); !errors.As(err, &missing) || len(missing.Missing) != 1 {
 		t.Fatalf("got %v", err)
 	}
+	c.Exec(t, "staging", "CREATE ROLE nobody LOGIN PASSWORD 'pw'")
+	if _, _, err := Adopt(t.Context(), Config{Admin: parse(t, c.URL("nobody", "pw", "staging"))}, true); err == nil || errors.Is(err, ErrNotInstalled) {
+		t.Errorf("of who may not look: %v", err)
+	}
 	c.Exec(t, "staging", missing.Script, "DROP USER MAPPING FOR dp_owner SERVER dp_loop", "CREATE USER MAPPING FOR dp_owner SERVER dp_loop")
 	r, adopted, err := Adopt(t.Context(), config, true)
 	if err != nil || len(adopted) != 1 || adopted[0].Remaining != 2 || !r.Checks[0].OK || !r.Checks[1].OK {
