@@ -55,36 +55,6 @@ func TestMedianSensitivityHoldsOnAwkwardNeighbours(t *testing.T) {
 	}
 }
 
-// What the proof rests on is that the number of rows, and with it every
-// boundary, is fixed. A build that cuts a batch of varying size by position moves
-// its median by 4 times the claim when one record joins.
-func TestPositionalBlocksOfAVaryingBatchAreRefuted(t *testing.T) {
-	const q = 7
-	median := func(x []float64) float64 { // of block means, by position
-		size := len(x) / q
-		means := make([]float64, q)
-		for b := range means {
-			for _, v := range x[b*size : (b+1)*size] {
-				means[b] += v / float64(size)
-			}
-		}
-		slices.Sort(means)
-		return means[q/2]
-	}
-	r := rand.New(rand.NewPCG(2, 2))
-	worst := 0.0
-	for range 20_000 {
-		x := make([]float64, 5*q)
-		for i := range x {
-			x[i] = float64(r.IntN(2)) - .5 // range 1
-		}
-		worst = max(worst, math.Abs(median(x)-median(x[:5*q-1]))) // 35 rows in blocks of 5, 34 in blocks of 4
-	}
-	if claim := 1. / 4; worst <= 2*claim {
-		t.Errorf("positional blocks moved by %v, claim %v: the mutant is not refuted", worst, claim)
-	}
-}
-
 func TestPartitionsAreRandomAndEven(t *testing.T) {
 	src := testSource(t, 3)
 	counts := make([]int, 4)
