@@ -280,30 +280,36 @@ func TestJointMomentsCostWhatTheyRelease(t *testing.T) {
 	}
 }
 
-// Neither cores nor the order of rows change a bit.
+// doesNotDependOnCoresOrOrder tells where cores or the order of rows change a bit of what a makes of x.
+func doesNotDependOnCoresOrOrder(t *testing.T, name string, a fit, x table.Data) {
+	t.Helper()
+	run := func(x table.Data) []float64 {
+		w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	all := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(all)
+	want := run(x)
+	for cores := 1; cores <= 8; cores++ {
+		runtime.GOMAXPROCS(cores)
+		if got := run(x); !slices.Equal(got, want) {
+			t.Errorf("%s: %v on %d cores, %v on %d", name, got, cores, want, all)
+		}
+	}
+	runtime.GOMAXPROCS(all)
+	if got := run(x.Pick(rand.New(rand.NewPCG(7, 7)).Perm(x.N))); !slices.Equal(got, want) {
+		t.Errorf("%s: %v in another order, %v", name, got, want)
+	}
+}
+
 func TestJointMomentsDoNotDependOnCoresOrOrder(t *testing.T) {
 	x := normalTable(1, 9000, 1, 2, -1)
 	x.X[0][17], x.Y[40], x.X[1][5000] = math.NaN(), math.Inf(1), 1e300
 	for name, a := range jointFits() {
-		run := func(x table.Data) []float64 {
-			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return w
-		}
-		want := run(x)
-		all := runtime.GOMAXPROCS(0)
-		for cores := 1; cores <= 8; cores++ {
-			runtime.GOMAXPROCS(cores)
-			if got := run(x); !slices.Equal(got, want) {
-				t.Errorf("%s: %v on %d cores, %v on %d", name, got, cores, want, all)
-			}
-		}
-		runtime.GOMAXPROCS(all)
-		if got := run(x.Pick(rand.New(rand.NewPCG(7, 7)).Perm(x.N))); !slices.Equal(got, want) {
-			t.Errorf("%s: %v in another order, %v", name, got, want)
-		}
+		doesNotDependOnCoresOrOrder(t, name, a, x)
 	}
 }
 

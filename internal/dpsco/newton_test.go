@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -286,30 +285,11 @@ func tableOf(c curve, law string, n, d int, seed uint64) table.Data {
 	return drawLaw(law, n, d, seed)
 }
 
-// Neither cores nor the order of rows change a bit.
 func TestNewtonDoesNotDependOnCoresOrOrder(t *testing.T) {
 	for name, a := range newtonFits() {
 		x := tableOf(a.Curve, "gauss", 9000, 3, 1)
 		x.X[0][17], x.Y[40], x.X[1][5000] = math.NaN(), math.NaN(), 1e300
-		run := func(x table.Data) []float64 {
-			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return w
-		}
-		want := run(x)
-		all := runtime.GOMAXPROCS(0)
-		for cores := 1; cores <= 8; cores++ {
-			runtime.GOMAXPROCS(cores)
-			if got := run(x); !slices.Equal(got, want) {
-				t.Errorf("%s: %v on %d cores, %v on %d", name, got, cores, want, all)
-			}
-		}
-		runtime.GOMAXPROCS(all)
-		if got := run(x.Pick(rand.New(rand.NewPCG(7, 7)).Perm(x.N))); !slices.Equal(got, want) {
-			t.Errorf("%s: %v in another order, %v", name, got, want)
-		}
+		doesNotDependOnCoresOrOrder(t, name, a, x)
 	}
 }
 
