@@ -50,10 +50,7 @@ const witnessBlocks = 7
 func witness(t *testing.T, x table.Data, seed uint64) (map[string]*fitOfBlock, *mechtest.Tape) {
 	w := &blockWitness{blocks: map[string]*fitOfBlock{}}
 	a := Regression{Loss: w, Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre, Blocks: witnessBlocks, Radius: 1e3}
-	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-2}, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-2}, privacy.Concentrated{})
 	src, tape := mechtest.NewTape(t, seed, nil)
 	if _, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src)); err != nil {
 		t.Fatal(err)

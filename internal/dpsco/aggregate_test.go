@@ -253,10 +253,7 @@ func TestRangeMeanIsCloseFromTenThousandRows(t *testing.T) {
 	a := mustRecipe(t, "linear", "sample_aggregate")
 	worst := 0.0
 	for seed := range uint64(8) {
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 		if p.Arithmetic != "" {
 			t.Errorf("marked %q, but its sums are integers", p.Arithmetic)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -62,10 +63,7 @@ func explained(x [][]float64, y, w []float64) float64 {
 func fitOnce(t *testing.T, a plan.Algorithm, x [][]float64, y []float64, epsilon float64) float64 {
 	t.Helper()
 	s := table.Shape{N: len(y), D: len(x) + 1, Intercept: true}
-	p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, a, s, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, privacy.Concentrated{})
 	r, err := p.Run(context.Background(), table.Data{Shape: s, X: copyOf(x), Y: append([]float64(nil), y...)}, mechtest.Source(t, 1))
 	if err != nil {
 		t.Fatal(err)

@@ -75,13 +75,7 @@ func TestReplaysOfCategories(t *testing.T) {
 		}
 		for range 30 {
 			x, y := someLevels(r, 23, strings.HasPrefix(name, "logistic"))
-			shares, err := plantest.Replay(t, func() *plan.Plan {
-				p, err := a.Plan(x.Shape, budget, accountant)
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				return p
-			}, x, y)
+			shares, err := plantest.Replay(t, func() *plan.Plan { return plantest.Plan(t, a, x.Shape, budget, accountant) }, x, y)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -108,10 +102,7 @@ func TestSourcesBoundRows(t *testing.T) {
 		if name == "clip" {
 			accountant, budget.Delta = privacy.PureSum{}, 0
 		}
-		few, err := a.Plan(s, budget, accountant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		few := plantest.Plan(t, a, s, budget, accountant)
 		if v := few.Parameters[name].(float64); v > 1.5*2+1e-9 || v < 2 {
 			t.Errorf("%s is %v with four columns", name, v)
 		}

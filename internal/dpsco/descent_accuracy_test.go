@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
@@ -51,10 +52,7 @@ func TestClipsFollowNoise(t *testing.T) {
 	clips := func(a Regression, sources int) (all []float64) {
 		for _, n := range []int{500, 1000, 2000} {
 			a.Whitening, a.Sources = "off", sources
-			p, err := a.Plan(table.Shape{N: n, D: 9, Intercept: true}, privacy.Budget{Epsilon: 0.1, Delta: 1e-6}, privacy.Concentrated{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, a, table.Shape{N: n, D: 9, Intercept: true}, privacy.Budget{Epsilon: 0.1, Delta: 1e-6}, privacy.Concentrated{})
 			all = append(all, p.Parameters["clip"].(float64))
 		}
 		return all

@@ -135,11 +135,7 @@ func lossOf(method string) loss.Loss {
 func TestCoresChangeNoBit(t *testing.T) {
 	for name := range methods {
 		plan := func() *plan.Plan {
-			p, err := Regression{Loss: lossOf(name), Method: name, Steps: 4}.Plan(table.Shape{N: 9000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 5, Delta: 1e-5}, privacy.Concentrated{})
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			return p
+			return plantest.Plan(t, Regression{Loss: lossOf(name), Method: name, Steps: 4}, table.Shape{N: 9000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 5, Delta: 1e-5}, privacy.Concentrated{})
 		}
 		x := normalTable(1, 9000, 1, 2, -1)
 		many, _ := coefficients(plan().Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1)))
@@ -183,10 +179,7 @@ func TestMethodsConvergeAtLargeBudgets(t *testing.T) {
 
 func TestTheCentreIsFound(t *testing.T) {
 	x := normalTable(1, 120_000, 0.5, 2)
-	p, err := Regression{Loss: loss.Squared{}, Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre, Radius: 4}.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-5}, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, Regression{Loss: loss.Squared{}, Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre, Radius: 4}, x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-5}, privacy.Concentrated{})
 	w, err := coefficients(p.Run(t.Context(), x, mechtest.Source(t, 1)))
 	if err != nil || math.Abs(w[0]-1) > 0.3 || math.Abs(w[1]-2) > 0.3 {
 		t.Errorf("%v, %v", w, err)
@@ -218,10 +211,7 @@ func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 			continue // a row of zeros counts as one; TestRowsWithoutNumbersAreOneRowToJointMoments, ToNewton
 		}
 		run := func(x table.Data) []float64 {
-			p, err := Regression{Loss: loss.Squared{}, Method: name, Steps: 5}.Plan(x.Shape, privacy.Budget{Epsilon: 50, Delta: 1e-5}, privacy.Concentrated{})
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			p := plantest.Plan(t, Regression{Loss: loss.Squared{}, Method: name, Steps: 5}, x.Shape, privacy.Budget{Epsilon: 50, Delta: 1e-5}, privacy.Concentrated{})
 			w, _ := coefficients(p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 3)))
 			return w
 		}
@@ -241,10 +231,7 @@ func TestLabelsArePublic(t *testing.T) {
 	}
 	run := func(a Regression, y []float64) []float64 {
 		a.Loss, a.Labels = loss.Logistic{}, true
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-5}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-5}, privacy.Concentrated{})
 		c := plantest.Clone(x)
 		copy(c.Y, y)
 		w, _ := coefficients(p.Run(t.Context(), c, mechtest.Source(t, 1)))
@@ -334,10 +321,7 @@ func TestDefaultsPlan(t *testing.T) {
 // The smooth centre costs what its theorem says, and no noise is calibrated.
 func TestTheCentrePlans(t *testing.T) {
 	for _, d := range []int{1, 8} {
-		p, err := centreRecipe(t, "linear", 10).Plan(table.Shape{N: 100_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, centreRecipe(t, "linear", 10), table.Shape{N: 100_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 		if want := (privacy.Approx{Epsilon: plan.JustBelow(1), Delta: privacy.Reserve(1e-6)}); p.Event != want || p.Arithmetic != mech.Float64Grid || p.Parameters["noise_multiplier"] != nil {
 			t.Errorf("%v, marked %q, with %v", p.Event, p.Arithmetic, p.Parameters)
 		}
@@ -349,10 +333,7 @@ func TestADescentEndsWithItsContext(t *testing.T) {
 	cancel()
 	x := normalTable(1, 100, 1, 2)
 	for _, name := range []string{"gd", catalogue.MethodAuto, "svrg", "accmd"} {
-		p, err := Regression{Loss: loss.Squared{}, Method: name}.Plan(x.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-5}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, Regression{Loss: loss.Squared{}, Method: name}, x.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-5}, privacy.Concentrated{})
 		if w, err := coefficients(p.Run(ctx, plantest.Clone(x), mechtest.Source(t, 1))); !errors.Is(err, context.Canceled) || w != nil {
 			t.Errorf("%s: %v, %v", name, w, err)
 		}

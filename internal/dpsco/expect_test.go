@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -230,10 +231,7 @@ func deviation(t *testing.T, a plan.Algorithm, x table.Data, b privacy.Budget) f
 	src := mechtest.Source(t, 3)
 	fits := make([][]float64, x.D)
 	for range draws {
-		p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, b, privacy.Concentrated{})
 		copied := table.Data{Shape: x.Shape, Y: slices.Clone(x.Y)}
 		for _, column := range x.X {
 			copied.X = append(copied.X, slices.Clone(column))

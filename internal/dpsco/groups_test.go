@@ -164,10 +164,7 @@ func TestGroupsAreFittedTogetherOrApart(t *testing.T) {
 // Medians by groups are no worse than one model or models of their own by much, in pure epsilon.
 func TestMediansByGroups(t *testing.T) {
 	run := func(a L1, x table.Data, eps float64, seed uint64) release.Result {
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})
 		r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
 		if err != nil {
 			t.Fatal(err)
@@ -205,10 +202,7 @@ func TestMediansOfGroupsFarApart(t *testing.T) {
 			v := r.NormFloat64()
 			x.Group[i], x.X[0][i], x.Y[i] = float64(g), v, c.gap*float64(g%3-1)+v+r.NormFloat64()
 		}
-		p, err := L1{Tau: c.tau}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, L1{Tau: c.tau}, x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		fit, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 3))
 		if err != nil {
 			t.Fatal(err)
@@ -245,10 +239,7 @@ func TestQuantilesOfGroupsThatSpreadDifferently(t *testing.T) {
 			}
 			x.Group[i], x.X[0][i], x.Y[i] = float64(i%levels), v, v*float64(i%levels-1)/2+e*math.Pow(c.ratio, -float64(i%levels)/(levels-1))
 		}
-		p, err := L1{Tau: c.tau}.Plan(x.Shape, privacy.Budget{Epsilon: c.eps}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, L1{Tau: c.tau}, x.Shape, privacy.Budget{Epsilon: c.eps}, privacy.PureSum{})
 		fit, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 3))
 		if err != nil {
 			t.Fatal(err)
@@ -273,10 +264,7 @@ func TestMediansOfEmptyGroups(t *testing.T) {
 	x, truth := groupedLaw(40_000, 5, 200, 0, 1)
 	x.GroupCount = 256
 	for _, tau := range []float64{.5, .9, .1} {
-		p, err := L1{Tau: tau}.Plan(x.Shape, privacy.Budget{Epsilon: 3}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, L1{Tau: tau}, x.Shape, privacy.Budget{Epsilon: 3}, privacy.PureSum{})
 		r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 		if err != nil {
 			t.Fatal(err)
@@ -571,10 +559,7 @@ func TestScoresOfGroups(t *testing.T) {
 		z.Y[i] += z.Offset[i]
 	}
 	for name, data := range map[string]table.Data{"all in groups": x, "some in none": y, "with offsets": z} {
-		plan, err := score.Metrics{Coefficients: slices.Concat(truth...), Scale: 1}.Plan(data.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := plantest.Plan(t, score.Metrics{Coefficients: slices.Concat(truth...), Scale: 1}, data.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-6}, privacy.Concentrated{})
 		r, err := plan.Run(context.Background(), data, mechtest.Source(t, 1))
 		if err != nil {
 			t.Fatal(err)
@@ -607,10 +592,7 @@ func TestPoolingKnowsTheErrorOfQuantiles(t *testing.T) {
 			x.Group[i], x.X[0][i] = float64(g), 2*r.NormFloat64()
 			x.Y[i] = slopes[g]*x.X[0][i] + 4*math.Exp(.8*r.NormFloat64())
 		}
-		p, err := L1{Tau: 0.9, ResidualScale: 5}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, L1{Tau: 0.9, ResidualScale: 5}, x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
 		fit, err := p.Run(t.Context(), x, mechtest.Source(t, seed))
 		if err != nil {
 			t.Fatal(err)

@@ -116,10 +116,7 @@ func excesses(t *testing.T, a Regression, x table.Data, l leastSquares, eps floa
 	src := mechtest.Source(t, 1)
 	var all []float64
 	for range draws {
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
 		w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src))
 		if err != nil {
 			t.Fatal(err)

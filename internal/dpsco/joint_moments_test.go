@@ -268,10 +268,7 @@ func TestJointMomentsCostWhatTheyRelease(t *testing.T) {
 	}
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)}} {
 		for _, n := range []int{1000, 30_000, 1_000_000} {
-			p, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodJointMoments}.Plan(table.Shape{N: n, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, Regression{Loss: loss.Squared{}, Method: catalogue.MethodJointMoments}, table.Shape{N: n, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
 			spent, err := accountant.Epsilon(p.Event, 1e-6-privacy.Reserve(1e-6))
 			if err != nil || spent > 1 || spent < 0.999 {
 				t.Errorf("%d rows: spends %v, %v", n, spent, err)

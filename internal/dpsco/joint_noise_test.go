@@ -39,10 +39,7 @@ func TestReleasesTellTheirNoise(t *testing.T) {
 		fits, told := make([][]float64, x.D), make([][]float64, x.D)
 		src := mechtest.Source(t, 3)
 		for range draws {
-			p, err := c.a.Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, c.a, x.Shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 			r, err := p.Run(t.Context(), plantest.Clone(x), src)
 			if err != nil {
 				t.Fatal(err)

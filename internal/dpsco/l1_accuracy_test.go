@@ -89,10 +89,7 @@ func TestL1OfManyCoefficientsDoesNotFollowItsNoise(t *testing.T) {
 		mean := 0.
 		const draws = 4
 		for range draws {
-			p, err := L1{}.Plan(x.Shape, privacy.Budget{Epsilon: c.eps}, privacy.PureSum{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, L1{}, x.Shape, privacy.Budget{Epsilon: c.eps}, privacy.PureSum{})
 			w, err := coefficients(p.Run(context.Background(), plantest.Clone(x), src))
 			if err != nil {
 				t.Fatal(err)
@@ -165,10 +162,7 @@ func excessRisks(t *testing.T, a L1, x table.Data, eps float64, draws int) []flo
 	src := mechtest.Source(t, 1)
 	excess := make([]float64, draws)
 	for i := range excess {
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})
 		copied := table.Data{Shape: x.Shape, Y: slices.Clone(x.Y)}
 		for _, column := range x.X {
 			copied.X = append(copied.X, slices.Clone(column))
@@ -283,11 +277,7 @@ func BenchmarkL1(b *testing.B) {
 	for _, c := range []struct{ n, d int }{{10_000, 4}, {100_000, 4}, {100_000, 6}, {1_000_000, 4}, {10_000, 8}} {
 		data := lognormalTable(1, c.n, c.d)
 		plan := func() *plan.Plan {
-			p, err := L1{}.Plan(data.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			return p
+			return plantest.Plan(b, L1{}, data.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		}
 		b.Run(fmt.Sprintf("n=%d/d=%d/%s", c.n, c.d, plan().Method), func(b *testing.B) {
 			for b.Loop() {

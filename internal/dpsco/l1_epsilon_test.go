@@ -48,10 +48,7 @@ func chargedEpsilon(t *testing.T, e privacy.Event) float64 {
 // released draws what a request releases, many times.
 func released(t *testing.T, a L1, x table.Data, epsilon float64, draws int, src *mech.Source, visit func(p *plan.Plan, w []float64)) {
 	for range draws {
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 		w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src))
 		if err != nil {
 			t.Fatal(err)

@@ -76,10 +76,7 @@ func excess(t testing.TB, a L1, x table.Data, least, epsilon float64, draws int,
 			floats.Scale(wrongFeatures, column)
 		}
 		floats.Scale(wrongTarget, copied.Y)
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 		began := time.Now()
 		w, err := coefficients(p.Run(context.Background(), copied, src))
 		took += time.Since(began) / time.Duration(draws)

@@ -161,11 +161,7 @@ func TestReplaysOfStaged(t *testing.T) {
 			}
 		}
 		plan := func() *plan.Plan {
-			p, err := request.Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return p
+			return plantest.Plan(t, request, s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 		}
 		x, y := plantest.Neighbours(r, s, false)
 		shares, err := plantest.Replay(t, plan, x, y)
@@ -188,10 +184,7 @@ func placedMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *plan.Pla
 	t.Helper()
 	a.Method = catalogue.MethodStaged
 	a.numericColumns, a.target = Scaled{X: table.Repeat(1, s.Columns()), Y: 1}.numericColumns()
-	p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, a, s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 	p.Method = plantest.MayReleaseLess
 	return p
 }
@@ -292,10 +285,7 @@ func TestMediansByGroupsFindAYear(t *testing.T) {
 	for i := range x.Group {
 		x.Group[i] = float64(i % 2)
 	}
-	p, err := Scaled{Algorithm: L1{}, X: []float64{2000, 50}, Y: 9500}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, Scaled{Algorithm: L1{}, X: []float64{2000, 50}, Y: 9500}, x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 	r, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -337,11 +327,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 			x, y = plantest.InGroups(r, x, y, 1+k/4%4)
 		}
 		shares, err := plantest.Replay(t, func() *plan.Plan {
-			p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return p
+			return plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 		}, x, y)
 		if err != nil {
 			t.Fatalf("pair %d, %+v: %v", k, s, err)
@@ -447,10 +433,7 @@ func TestStagedSurvivesAwkwardTables(t *testing.T) {
 				sign := float64(1 - 2*(i%2))
 				plantest.SetRow(x, i, func(j int) float64 { return v * []float64{sign, 1, 1, sign}[j+1] })
 			}
-			p, err := L1{Method: catalogue.MethodStaged}.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, L1{Method: catalogue.MethodStaged}, x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 			w, err := coefficients(p.Run(t.Context(), x, mechtest.Source(t, 1)))
 			for _, c := range w {
 				if err != nil || math.IsNaN(c) || math.IsInf(c, 0) {
@@ -468,10 +451,7 @@ func TestStagedTellsOfHardlyAnyUsableRows(t *testing.T) {
 		for i := rows; i < x.N; i++ {
 			x.X[0][i] = nan
 		}
-		p, err := L1{Method: catalogue.MethodStaged}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, L1{Method: catalogue.MethodStaged}, x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		r, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
 		if err != nil || (r.WhyNull == fewUsableRows) != few {
 			t.Errorf("%d usable rows: %q, %v", rows, r.WhyNull, err)
@@ -483,10 +463,7 @@ func TestStagedTellsOfHardlyAnyUsableRows(t *testing.T) {
 func TestMedianRegressionSaysWhyThereAreNoIntervals(t *testing.T) {
 	for _, method := range []string{catalogue.MethodStaged, catalogue.MethodObjective, catalogue.MethodExponential} {
 		x := normalTable(1, 50, 1, 2)
-		p, err := L1{Method: method}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, L1{Method: method}, x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		r, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
 		if err != nil || r.StdErr != nil || !strings.Contains(r.WhyNull, "sampling and noise") || !strings.Contains(r.WhyNull, "huber") {
 			t.Errorf("%s: %+v, %v", method, r, err)

@@ -39,10 +39,7 @@ func TestTheMedianIsTheDefault(t *testing.T) {
 }
 
 func quantileFit(t *testing.T, a L1, x table.Data, epsilon float64, src *mech.Source) []float64 {
-	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 	w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src))
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -68,10 +69,7 @@ func TestL1RecordsEveryPublicParameter(t *testing.T) {
 		{L1{Method: catalogue.MethodObjective, ResidualScale: 2, Pitch: .3, Set: catalogue.SetBox}, `{"clip":2.2,"coefficients":4,"intercept":true,"pitch":0.25,"radius":10,` +
 			`"residual_scale":2,"rows":10000,"set":"box","smoothing":0.48,"why":"asked for"}`},
 	} {
-		p, err := c.algorithm.Plan(s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, c.algorithm, s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		for name, v := range p.Parameters {
 			if f, ok := v.(float64); ok && f > 0 { // three digits are enough to recognise it
 				scale := math.Pow(10, 2-math.Floor(math.Log10(f)))
@@ -143,10 +141,7 @@ func TestL1RunsOnDegenerateTables(t *testing.T) {
 		for _, a := range []L1{{Method: catalogue.MethodExponential}, {Method: catalogue.MethodExponential, Set: catalogue.SetBox}, {Method: catalogue.MethodObjective}, {Method: catalogue.MethodObjective, Set: catalogue.SetBox, Radius: .1},
 			{Method: catalogue.MethodStaged, Radius: 10}, {Method: catalogue.MethodStaged, Set: catalogue.SetBox, Radius: .1}} {
 			s := table.Shape{N: len(values.y), D: 2, Intercept: true}
-			p, err := a.Plan(s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, a, s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 			x := table.Data{Shape: s, X: [][]float64{append([]float64(nil), values.x...)}, Y: append([]float64(nil), values.y...)}
 			w, err := coefficients(p.Run(context.Background(), x, mechtest.Source(t, 1)))
 			if err != nil || len(w) != 2 || !inside(w, p.Parameters["radius"].(float64), a.Set) {
@@ -173,14 +168,8 @@ func TestL1TellsTheBandOfItsNoise(t *testing.T) {
 	s, b := table.Shape{N: 10_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}
 	for method, known := range map[string]bool{catalogue.MethodExponential: false, catalogue.MethodStaged: false, catalogue.MethodObjective: true} {
 		inner := L1{Method: method}
-		plain, err := inner.Plan(s, b, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		scaled, err := Scaled{Algorithm: inner, X: []float64{2, 5}, Y: 10}.Plan(s, b, privacy.PureSum{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := plantest.Plan(t, inner, s, b, privacy.PureSum{})
+		scaled := plantest.Plan(t, Scaled{Algorithm: inner, X: []float64{2, 5}, Y: 10}, s, b, privacy.PureSum{})
 		if !known {
 			if plain.Band != nil || scaled.Band != nil {
 				t.Errorf("%s: bands %v, %v", method, plain.Band, scaled.Band)

@@ -87,10 +87,7 @@ func TestFitsSeeTheFirstLevel(t *testing.T) {
 				x.Y[i] = truth[i] + 0.5*r.NormFloat64()
 			}
 			request := Scaled{Algorithm: c.algorithm, X: table.Repeat(1, levels), Y: 1, Sources: 3, Levels: []LevelColumns{{First: 1, Count: levels - 1}}}
-			p, err := request.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: c.delta}, c.accountant)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, request, x.Shape, privacy.Budget{Epsilon: eps, Delta: c.delta}, c.accountant)
 			fit, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, seed))
 			if err != nil {
 				t.Fatal(err)

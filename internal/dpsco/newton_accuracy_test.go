@@ -118,10 +118,7 @@ func meanLoss(l loss.Loss, x table.Data, w []float64) (mean float64) {
 func excessLosses(t *testing.T, a Regression, x table.Data, least, eps float64, draws int) (all []float64) {
 	src := mechtest.Source(t, 1)
 	for range draws {
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
 		w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), src))
 		if err != nil {
 			t.Fatal(err)

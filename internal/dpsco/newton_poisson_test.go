@@ -315,10 +315,7 @@ func TestUnitsOfCounts(t *testing.T) {
 				raw.X[j] = append(raw.X[j], slices.Repeat([]float64{1}, raw.N-x.N)...)
 			}
 			c.Algorithm, c.Counts, c.X = Regression{Loss: loss.Poisson{}}, true, c.X[:raw.Columns()]
-			p, err := c.Plan(raw.Shape, privacy.Budget{Epsilon: 1000, Delta: 1e-6}, privacy.Concentrated{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, c, raw.Shape, privacy.Budget{Epsilon: 1000, Delta: 1e-6}, privacy.Concentrated{})
 			r, err := p.Run(t.Context(), raw, mechtest.Source(t, 1))
 			if err != nil {
 				t.Fatal(err)
@@ -795,10 +792,7 @@ func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
 			scaled := Scaled{Algorithm: Regression{Loss: loss.Poisson{}}, X: table.Repeat(1, 3), Y: c.unit, Counts: true, Exposure: c.exposure}
 			var all []float64
 			for seed := range uint64(7) {
-				p, err := scaled.Plan(x.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := plantest.Plan(t, scaled, x.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{})
 				result, err := p.Run(t.Context(), plantest.Clone(given), mechtest.Source(t, seed))
 				if err != nil {
 					t.Fatal(err)

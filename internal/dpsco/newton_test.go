@@ -262,10 +262,7 @@ func TestNewtonCostsWhatItReleases(t *testing.T) {
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)}} {
 		for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{}}, {Loss: loss.Poisson{}}} {
 			a.Method = catalogue.MethodNewton
-			p, err := a.Plan(table.Shape{N: 30_000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, a, table.Shape{N: 30_000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
 			spent, err := accountant.Epsilon(p.Event, 1e-6-privacy.Reserve(1e-6))
 			if err != nil || spent > 1 || spent < 0.999 {
 				t.Errorf("%T: spends %v, %v", a.Loss, spent, err)

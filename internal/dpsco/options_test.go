@@ -9,6 +9,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/privacy"
 )
@@ -214,10 +215,7 @@ func TestALabelThatIsLeftOutHasItsDefault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := a.Plan(table.Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, table.Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 		if p.Parameters["negative_label"] != c.neg || p.Parameters["positive_label"] != c.pos {
 			t.Errorf("%v: %v and %v", c.given, p.Parameters["negative_label"], p.Parameters["positive_label"])
 		}

@@ -22,10 +22,7 @@ import (
 // that they went over, over all that there are.
 func passesOf(t *testing.T, a plan.Algorithm, x table.Data, b privacy.Budget) (foretold int, made float64) {
 	t.Helper()
-	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, a, x.Shape, b, privacy.Concentrated{})
 	records := 0
 	hook.OnPass = func(n int) { records += n }
 	defer func() { hook.OnPass = func(int) {} }()

@@ -174,10 +174,7 @@ func askedFor(t *testing.T, model, method string, weights bool, x *table.Data) S
 // taped runs a fit and notes its releases, answered as those of an earlier run if there is one.
 func taped(t *testing.T, a Scaled, x table.Data, earlier *mechtest.Tape) *mechtest.Tape {
 	t.Helper()
-	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
 	src, tape := mechtest.NewTape(t, 1, earlier)
 	if _, err := p.Run(t.Context(), x, src); err != nil {
 		t.Fatal(err)
@@ -199,10 +196,7 @@ func TestAFailedPassReleasesNothing(t *testing.T) {
 			}
 			return sums(p)
 		}
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
 		if r, err := p.Run(t.Context(), there, mechtest.Source(t, 1)); !errors.Is(err, broken) || r.Coefficients != nil || made != pass+1 {
 			t.Errorf("pass %d failed: %v, %v after %d passes", pass, r.Coefficients, err, made)
 		}

@@ -33,10 +33,7 @@ func TestCutCoefficientsSayIt(t *testing.T) {
 					a, x, b.Delta = L1{Method: name, Radius: radius}, drawLaw("gauss", 3000, 3, 1), 0
 					b.Epsilon = 50
 				}
-				p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := plantest.Plan(t, a, x.Shape, b, privacy.Concentrated{})
 				r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 				if err != nil {
 					t.Fatal(err)

@@ -131,10 +131,7 @@ func medianExcess(t *testing.T, a Regression, x, of table.Data, eps float64, dra
 	exact := exactLeastSquares(weighed(of))
 	var excess []float64
 	for seed := range uint64(draws) {
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
 		r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1000+seed))
 		if err != nil {
 			t.Fatal(err)

@@ -39,11 +39,7 @@ func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 		for k := range 6 {
 			s := table.Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
 			plan := func() *plan.Plan {
-				p, err := Scaled{Algorithm: a, X: table.Repeat(1, s.Columns()), Y: 1, MaxRows: plantest.MaxFellows}.Plan(s, plantest.Generous, privacy.Concentrated{})
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				return p
+				return plantest.Plan(t, Scaled{Algorithm: a, X: table.Repeat(1, s.Columns()), Y: 1, MaxRows: plantest.MaxFellows}, s, plantest.Generous, privacy.Concentrated{})
 			}
 			x, y := plantest.RecordNeighbours(r, s, a.Labels)
 			if _, counts := a.Loss.(loss.Poisson); counts && k%2 == 0 { // a row's offset is its own
@@ -85,11 +81,7 @@ func TestReplaysOfScoresOfRecords(t *testing.T) {
 				a.MaxRows = plantest.MaxFellows
 				x, y := plantest.RecordNeighbours(r, s, a.Labels)
 				_, err := plantest.Replay(t, func() *plan.Plan {
-					p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return p
+					return plantest.Plan(t, a, s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
 				}, x, y)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -163,10 +155,7 @@ func TestARowSeveralTimesCountsOnce(t *testing.T) {
 		}
 		a := Regression{Loss: loss.Squared{}, Method: method, Whitening: "off"}
 		run := func(x table.Data) []float64 {
-			p, err := Scaled{Algorithm: a, X: table.Repeat(1, 2), Y: 1}.Plan(s, privacy.Budget{Epsilon: 5, Delta: 1e-3}, privacy.Concentrated{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, Scaled{Algorithm: a, X: table.Repeat(1, 2), Y: 1}, s, privacy.Budget{Epsilon: 5, Delta: 1e-3}, privacy.Concentrated{})
 			w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 3)))
 			if err != nil {
 				t.Fatal(err)
@@ -227,11 +216,7 @@ func TestReplaysOfScoresOfRecordsInGroups(t *testing.T) {
 			b := a
 			b.MaxRows, b.Coefficients = plantest.MaxFellows, slices.Repeat(a.Coefficients, x.GroupCount)
 			_, err := plantest.Replay(t, func() *plan.Plan {
-				p, err := b.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: []float64{0, 1e-3}[k%2]}, privacy.Concentrated{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return p
+				return plantest.Plan(t, b, x.Shape, privacy.Budget{Epsilon: 20, Delta: []float64{0, 1e-3}[k%2]}, privacy.Concentrated{})
 			}, x, y)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)

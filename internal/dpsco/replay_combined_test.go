@@ -120,13 +120,7 @@ func TestReplaysOfAllTogether(t *testing.T) {
 			x, y = plantest.RecordsInGroups(r, x, y, s.GroupCount)
 		}
 		ran++
-		_, err := plantest.Replay(t, func() *plan.Plan {
-			p, err := a.Plan(s, b, accountant)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return mayPlace(p)
-		}, x, y)
+		_, err := plantest.Replay(t, func() *plan.Plan { return mayPlace(plantest.Plan(t, a, s, b, accountant)) }, x, y)
 		if err != nil {
 			t.Fatalf("pair %d, %+v of %+v, %+v: %v", k, a, s, b, err)
 		}
@@ -166,10 +160,7 @@ func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
 		ran++
 		run := func(earlier *mechtest.Tape) (release.Result, *mechtest.Tape) {
 			src, tape := mechtest.NewTape(t, uint64(k), earlier)
-			p, err := a.Plan(s, b, privacy.Concentrated{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, a, s, b, privacy.Concentrated{})
 			result, err := p.Run(t.Context(), plantest.Clone(x), src)
 			if err != nil {
 				t.Fatal(err)

@@ -101,13 +101,7 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 				}
 				request = scaled
 			}
-			plan := func() *plan.Plan {
-				p, err := request.Plan(s, plantest.Generous, privacy.Concentrated{})
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				return p
-			}
+			plan := func() *plan.Plan { return plantest.Plan(t, request, s, plantest.Generous, privacy.Concentrated{}) }
 			x, y := plantest.Neighbours(r, s, a.Labels)
 			shares, err := plantest.Replay(t, plan, x, y)
 			if err != nil {
@@ -139,13 +133,7 @@ func TestReplaysOfRowsThatMoveToAnotherBlock(t *testing.T) {
 		a, r := requests[name], rand.New(rand.NewPCG(5, uint64(len(name))))
 		for k := range 4 {
 			s := table.Shape{N: 23, D: 2, Intercept: k%2 == 0}
-			plan := func() *plan.Plan {
-				p, err := a.Plan(s, plantest.Generous, privacy.Concentrated{})
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				return p
-			}
+			plan := func() *plan.Plan { return plantest.Plan(t, a, s, plantest.Generous, privacy.Concentrated{}) }
 			x, y := plantest.ComingRows(r, s, a.Labels)
 			if k%4 > 1 {
 				x, y = y, x
@@ -177,10 +165,7 @@ func TestReplaysOfL1(t *testing.T) {
 			for range 10 {
 				x, y := plantest.Neighbours(r, s, false)
 				for _, table := range []table.Data{x, y} {
-					p, err := a.Plan(s, privacy.Budget{Epsilon: 1}, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					p := plantest.Plan(t, a, s, privacy.Budget{Epsilon: 1}, nil)
 					w, err := coefficients(p.Run(t.Context(), table, mechtest.Source(t, 1)))
 					if err != nil || math.Hypot(w[0], w[len(w)-1]) > 2*math.Sqrt2 {
 						t.Errorf("%s: %v, %v", method, w, err)

@@ -93,10 +93,7 @@ func TestACentreIsAShiftOfTheTable(t *testing.T) {
 		plain := Scaled{Algorithm: a, X: centred.X, Y: centred.Y}
 		x, shifted := years(n, labels)
 		run := func(a Scaled, x table.Data) release.Result {
-			p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			p := plantest.Plan(t, a, x.Shape, b, privacy.Concentrated{})
 			r, err := p.Run(t.Context(), x, mechtest.Source(t, 5))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -162,14 +159,8 @@ func TestBandsAndForecastsOfCentres(t *testing.T) {
 	s, b := table.Shape{N: 10_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}
 	centred := yearsScaled(L1{Method: catalogue.MethodObjective})
 	plain := Scaled{Algorithm: centred.Algorithm, X: centred.X, Y: centred.Y}
-	p, err := centred.Plan(s, b, privacy.PureSum{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := plain.Plan(s, b, privacy.PureSum{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, centred, s, b, privacy.PureSum{})
+	q := plantest.Plan(t, plain, s, b, privacy.PureSum{})
 	if want := q.Band[0] + 2015*q.Band[1] + 64*q.Band[2]; !slices.Equal(p.Band[1:], q.Band[1:]) || math.Abs(p.Band[0]/want-1) > 1e-12 {
 		t.Errorf("bands %v, without centres %v", p.Band, q.Band)
 	}
@@ -252,10 +243,7 @@ func TestAYearIsFoundWithoutACentre(t *testing.T) {
 			var all []float64
 			for k := range uint64(draws) {
 				x := yearly(rand.New(rand.NewPCG(k, 30)), n, c.truth, labels)
-				p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := plantest.Plan(t, a, x.Shape, b, privacy.Concentrated{})
 				r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, k))
 				if err != nil {
 					t.Fatal(err)

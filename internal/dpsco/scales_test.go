@@ -128,10 +128,7 @@ func TestReplaysOfFitsThatFindScalesRefuteMutants(t *testing.T) {
 func seekingMedians(t *testing.T, a L1, s table.Shape, epsilon float64) *plan.Plan {
 	t.Helper()
 	a.Method = catalogue.MethodStaged
-	p, err := a.withPublicFacts(withoutScales(a, s)).Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, a.withPublicFacts(withoutScales(a, s)), s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 	p.Method = plantest.MayReleaseLess
 	return p
 }
@@ -184,10 +181,7 @@ func TestFitsFindScales(t *testing.T) {
 		}
 		scaleBy(rows.Y, target)
 		fit := func(s Scaled, seed uint64) float64 {
-			p, err := s.Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: map[bool]float64{true: 1e-6}[gradient]}, privacy.Concentrated{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, s, x.Shape, privacy.Budget{Epsilon: 1, Delta: map[bool]float64{true: 1e-6}[gradient]}, privacy.Concentrated{})
 			w, err := coefficients(p.Run(t.Context(), plantest.Clone(rows), mechtest.Source(t, seed)))
 			if err != nil {
 				t.Fatal(err)
@@ -355,10 +349,7 @@ func TestDeltaOfATargetWithoutAScale(t *testing.T) {
 	x := drawLaw("gauss", 20_000, 3, 1)
 	scaleBy(x.Y, 3e5)
 	for _, delta := range []float64{0, 3e5} {
-		p, err := withoutScales(Regression{Loss: loss.Huber{}, HuberDelta: delta}, x.Shape).Plan(x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, withoutScales(Regression{Loss: loss.Huber{}, HuberDelta: delta}, x.Shape), x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
 		r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 		if err != nil {
 			t.Fatal(err)
@@ -439,10 +430,7 @@ func TestMediansByGroupsFindScales(t *testing.T) {
 	for i := range x.Group {
 		x.Group[i] = float64(i % 2)
 	}
-	p, err := withoutScales(L1{}, x.Shape).Plan(x.Shape, privacy.Budget{Epsilon: 3}, privacy.PureSum{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, withoutScales(L1{}, x.Shape), x.Shape, privacy.Budget{Epsilon: 3}, privacy.PureSum{})
 	r, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -473,10 +461,7 @@ func TestAHiddenTargetHasNoErrors(t *testing.T) {
 			delta = 0
 		}
 		for eps, want := range map[float64]bool{1: true, 200: false} {
-			p, err := bare.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: delta}, privacy.Concentrated{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, bare, x.Shape, privacy.Budget{Epsilon: eps, Delta: delta}, privacy.Concentrated{})
 			r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 			if err != nil {
 				t.Fatal(err)
@@ -512,10 +497,7 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 		delta := map[bool]float64{true: 1e-6}
 		_, gradient := a.(Regression)
 		for name, s := range map[string]Scaled{"none": bare, "some": some} {
-			p, err := s.Plan(x.Shape, privacy.Budget{Epsilon: .5, Delta: delta[gradient]}, privacy.Concentrated{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, s, x.Shape, privacy.Budget{Epsilon: .5, Delta: delta[gradient]}, privacy.Concentrated{})
 			r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 1))
 			if err != nil {
 				t.Fatal(err)
@@ -538,10 +520,7 @@ func TestHiddenColumnsOfAStoppedFit(t *testing.T) {
 	stop()
 	for _, a := range []plan.Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Logistic{}, Labels: true}, L1{}} {
 		_, gradient := a.(Regression)
-		p, err := withoutScales(a, x.Shape).Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: map[bool]float64{true: 1e-6}[gradient]}, privacy.Concentrated{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := plantest.Plan(t, withoutScales(a, x.Shape), x.Shape, privacy.Budget{Epsilon: 1, Delta: map[bool]float64{true: 1e-6}[gradient]}, privacy.Concentrated{})
 		if r, err := p.Run(stopped, plantest.Clone(x), mechtest.Source(t, 1)); !errors.Is(err, context.Canceled) || r.Coefficients != nil {
 			t.Errorf("%T: %v, %v", a, r.Coefficients, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/plan/plantest"
 	"dpsidecar/internal/dpsco/score"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech/mechtest"
@@ -85,10 +86,7 @@ func ran(t *testing.T, a plan.Algorithm, x table.Data) (took taking) {
 			x.Y[i] = 1
 		}
 	}
-	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, a, x.Shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 	made := table.NewColumns(2*plan.StreamColumns, x.N)
 	x.Make = func(n int) []float64 {
 		took.columns++

@@ -265,13 +265,7 @@ func TestReplaysOfWeights(t *testing.T) {
 				x, y = inPairs(x), inPairs(y)
 				s = x.Shape
 			}
-			plan := func() *plan.Plan {
-				p, err := scaled.Plan(s, plantest.Generous, privacy.Concentrated{})
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				return p
-			}
+			plan := func() *plan.Plan { return plantest.Plan(t, scaled, s, plantest.Generous, privacy.Concentrated{}) }
 			shares, err := plantest.Replay(t, plan, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
@@ -324,13 +318,7 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 			if _, score := a.(score.Metrics); score && k%4 > 1 {
 				b.Delta = 1e-2
 			}
-			_, err := plantest.Replay(t, func() *plan.Plan {
-				p, err := a.Plan(s, b, privacy.Concentrated{})
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				return mayPlace(p)
-			}, x, y)
+			_, err := plantest.Replay(t, func() *plan.Plan { return mayPlace(plantest.Plan(t, a, s, b, privacy.Concentrated{})) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
@@ -353,10 +341,7 @@ func TestReplaysOfLightWeightsInStages(t *testing.T) {
 		y.Y[i] = plantest.Hostile(r)
 		shares, err := plantest.Replay(t, func() *plan.Plan {
 			a := L1{Method: catalogue.MethodStaged, Tau: []float64{.2, .9, .5}[k/3%3], MaxWeight: maxWeight}
-			p, err := Scaled{Algorithm: a, X: table.Repeat(1, x.Columns()), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, Scaled{Algorithm: a, X: table.Repeat(1, x.Columns()), Y: 1}, x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
 			return mayPlace(p)
 		}, x, y)
 		if err != nil {
@@ -390,10 +375,7 @@ func TestEveryMethodTakesWeights(t *testing.T) {
 					data, rows = plantest.Grouped(x, slices.Repeat([]int{2}, x.N/2)), 2
 					data.MaxRows = 2
 				}
-				p, err := Scaled{Algorithm: a, X: table.Repeat(1, 2), Y: 1, MaxRows: rows}.Plan(data.Shape, privacy.Budget{Epsilon: 300, Delta: 1e-6}, privacy.Concentrated{})
-				if err != nil {
-					t.Fatal(method, err)
-				}
+				p := plantest.Plan(t, Scaled{Algorithm: a, X: table.Repeat(1, 2), Y: 1, MaxRows: rows}, data.Shape, privacy.Budget{Epsilon: 300, Delta: 1e-6}, privacy.Concentrated{})
 				w, err := coefficients(p.Run(t.Context(), plantest.Clone(data), mechtest.Source(t, 5)))
 				if err != nil {
 					t.Fatal(err)
@@ -454,10 +436,7 @@ func TestWeightedMediansAreThoseOfRepeatedRows(t *testing.T) {
 					x.Offset = slices.Clone(x.X[1])
 				}
 				fit := func(x table.Data, most float64) []float64 {
-					p, err := Scaled{Algorithm: L1{Tau: tau, Method: method, MaxWeight: most}, X: table.Repeat(1, 2), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 200}, privacy.Concentrated{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					p := plantest.Plan(t, Scaled{Algorithm: L1{Tau: tau, Method: method, MaxWeight: most}, X: table.Repeat(1, 2), Y: 1}, x.Shape, privacy.Budget{Epsilon: 200}, privacy.Concentrated{})
 					w, err := coefficients(p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 6)))
 					if err != nil {
 						t.Fatal(err)
@@ -501,10 +480,7 @@ func TestScoresAreWeighted(t *testing.T) {
 		for _, delta := range []float64{0, 1e-6} {
 			metrics := func(x table.Data, most, eps float64) []release.Metric {
 				score.MaxWeight = most
-				p, err := score.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: delta}, privacy.Concentrated{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := plantest.Plan(t, score, x.Shape, privacy.Budget{Epsilon: eps, Delta: delta}, privacy.Concentrated{})
 				r, err := p.Run(t.Context(), plantest.Clone(x), mechtest.Source(t, 11))
 				if err != nil {
 					t.Fatal(err)

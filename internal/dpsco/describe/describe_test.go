@@ -41,11 +41,7 @@ func TestReplaysOfDescriptions(t *testing.T) {
 				for k := range 40 {
 					s := table.Shape{N: 23, D: len(kinds) - 1}
 					plan := func() *plan.Plan {
-						p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
-						if err != nil {
-							t.Fatal(err)
-						}
-						return p
+						return plantest.Plan(t, a, s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
 					}
 					x, y := plantest.Neighbours(r, s, false)
 					if k%2 == 1 {

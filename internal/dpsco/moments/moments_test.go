@@ -61,10 +61,7 @@ func TestSecondMomentsCostTheirBudget(t *testing.T) {
 	order := privacy.AtOrder{Order: 20, Renyi: new(privacy.Renyi)}
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
 		for _, b := range []privacy.Budget{{Epsilon: 1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
-			p, err := Sums{}.Plan(table.Shape{N: 500, D: 6, Intercept: true}, b, accountant)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.Plan(t, Sums{}, table.Shape{N: 500, D: 6, Intercept: true}, b, accountant)
 			epsilon, err := accountant.Epsilon(p.Event, b.Delta-privacy.Reserve(b.Delta))
 			if err != nil || epsilon > b.Epsilon || epsilon < b.Epsilon*(1-1e-6) {
 				t.Errorf("%T: eps %v of %v, %v", accountant, epsilon, b.Epsilon, err)
@@ -100,10 +97,7 @@ func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
 func sumsOf(t *testing.T, x table.Data, b privacy.Budget, seed uint64) *release.Moments {
 	t.Helper()
 	a := Sums{}
-	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Plan(t, a, x.Shape, b, privacy.Concentrated{})
 	if err := p.SeveralRows(x.MaxRows); err != nil {
 		t.Fatal(err)
 	}

@@ -115,11 +115,7 @@ func TestReplaysOfScores(t *testing.T) {
 				s := table.Shape{N: 23, D: 2 + k%2, Intercept: k%3 == 0}
 				a.Coefficients = []float64{0.3, 0.9, -2}[:s.D]
 				plan := func() *plan.Plan {
-					p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return p
+					return plantest.Plan(t, a, s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
 				}
 				x, y := plantest.Neighbours(r, s, a.Labels)
 				if k%4 == 3 && !a.Counts {

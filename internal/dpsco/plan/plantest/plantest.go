@@ -22,14 +22,20 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
+// Plan returns the plan of an algorithm.
+func Plan(tb testing.TB, a plan.Algorithm, s table.Shape, b privacy.Budget, accountant privacy.Accountant) *plan.Plan {
+	tb.Helper()
+	p, err := a.Plan(s, b, accountant)
+	if err != nil {
+		tb.Fatalf("%+v: %v", a, err)
+	}
+	return p
+}
+
 // Run returns what an algorithm releases of a copy of a table, with noise by a seed.
 func Run(t *testing.T, a plan.Algorithm, x table.Data, b privacy.Budget, seed uint64) release.Result {
 	t.Helper()
-	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Run(t.Context(), Clone(x), mechtest.Source(t, seed))
+	r, err := Plan(t, a, x.Shape, b, privacy.Concentrated{}).Run(t.Context(), Clone(x), mechtest.Source(t, seed))
 	if err != nil {
 		t.Fatal(err)
 	}
