@@ -83,7 +83,6 @@ func BenchmarkPull(b *testing.B) {
 // take turns to be first; the metric is the median over the pairs of our rows
 // per second over psql's. The target is 0.9.
 func BenchmarkPullBesidePsql(b *testing.B) {
-	const pairs = 7
 	url, req := benchmark(b)
 	psql := psqlOf(b, url)
 	ours := func() { pull(b, url, req) }
@@ -93,6 +92,14 @@ func BenchmarkPullBesidePsql(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	compare(b, "pull", ours, "psql", theirs)
+}
+
+// compare runs both once, then in pairs in which they take turns to be first; the metric is the median over the pairs of the
+// other's time over ours.
+func compare(b *testing.B, name string, ours func(), other string, theirs func()) {
+	b.Helper()
+	const pairs = 7
 	ours()
 	theirs()
 	for b.Loop() {
@@ -105,10 +112,10 @@ func BenchmarkPullBesidePsql(b *testing.B) {
 				z, a = timed(theirs), timed(ours)
 			}
 			ratios[i] = z.Seconds() / a.Seconds()
-			b.Logf("pair %d: pull %v, psql %v, ratio %.3f", i+1, a.Round(time.Millisecond), z.Round(time.Millisecond), ratios[i])
+			b.Logf("pair %d: %s %v, %s %v, ratio %.3f", i+1, name, a.Round(time.Millisecond), other, z.Round(time.Millisecond), ratios[i])
 		}
 		slices.Sort(ratios)
-		b.ReportMetric(ratios[pairs/2], "psql-ratio")
+		b.ReportMetric(ratios[pairs/2], other+"-ratio")
 	}
 }
 
@@ -140,7 +147,7 @@ func psqlOf(b *testing.B, url string) string {
 // which rows are grouped into 230,000 persons, in pairs; the metric is the median of their
 // ratio. The ceiling is 2.
 func BenchmarkPullUnitsBesidePlain(b *testing.B) {
-	const pairs, persons = 7, 230_000
+	const persons = 230_000
 	c := localpg.Postgres(b)
 	database := c.Database(b)
 	req := arrowio.Request{Relation: pgx.Identifier{"public", "bench"}, Columns: strings.Split("abcde", ""), Rows: benchRows}
@@ -160,21 +167,5 @@ func BenchmarkPullUnitsBesidePlain(b *testing.B) {
 			rec.Release()
 		})
 	}
-	plain()
-	grouped()
-	for b.Loop() {
-		ratios := make([]float64, pairs)
-		for i := range ratios {
-			var a, z time.Duration
-			if i%2 == 0 {
-				a, z = timed(plain), timed(grouped)
-			} else {
-				z, a = timed(grouped), timed(plain)
-			}
-			ratios[i] = z.Seconds() / a.Seconds()
-			b.Logf("pair %d: plain %v, grouped %v, ratio %.2f", i+1, a.Round(time.Millisecond), z.Round(time.Millisecond), ratios[i])
-		}
-		slices.Sort(ratios)
-		b.ReportMetric(ratios[pairs/2], "plain-ratio")
-	}
+	compare(b, "plain", plain, "grouped", grouped)
 }

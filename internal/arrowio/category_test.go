@@ -166,18 +166,9 @@ func FuzzCategories(f *testing.F) {
 	f.Add(stream(tuple(nil, []byte(strings.Repeat(" ", 300)), []byte{0, 2}, []byte{})), 200)
 	f.Add(append(stream()[:headerSize], binary.BigEndian.AppendUint32([]byte{0, 4}, math.MaxInt32)...), 22)
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
-		decode := func(parts ...[]byte) (values []float64, err error) {
-			d := newDecoder(types, func(row []float64) { values = append(values, row...) })
-			for _, p := range parts {
-				if _, err := d.Write(p); err != nil {
-					return values, err
-				}
-			}
-			return values, d.close()
-		}
 		cut = max(0, min(cut, len(b)))
-		whole, err := decode(b)
-		parts, errParts := decode(b[:cut], b[cut:])
+		whole, err := decodeAll(types, b)
+		parts, errParts := decodeAll(types, b[:cut], b[cut:])
 		if !same(whole, parts) || (err == nil) != (errParts == nil) {
 			t.Errorf("cut at %d: %v %v; whole: %v %v", cut, parts, errParts, whole, err)
 		}

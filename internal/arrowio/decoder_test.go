@@ -64,8 +64,8 @@ func genuine() (b []byte, values []float64) {
 }
 
 // decodeAll writes the parts in turn and returns every value decoded.
-func decodeAll(parts ...[]byte) (values []float64, err error) {
-	d := newDecoder(mixed, func(row []float64) { values = append(values, row...) })
+func decodeAll(types []columnType, parts ...[]byte) (values []float64, err error) {
+	d := newDecoder(types, func(row []float64) { values = append(values, row...) })
 	for _, p := range parts {
 		if _, err := d.Write(p); err != nil {
 			return values, err
@@ -91,7 +91,7 @@ func split(b []byte, r *rand.Rand) [][]byte {
 
 func TestDecoderReadsAGenuineStream(t *testing.T) {
 	b, want := genuine()
-	if got, err := decodeAll(b); err != nil || !same(got, want) {
+	if got, err := decodeAll(mixed, b); err != nil || !same(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 }
@@ -100,7 +100,7 @@ func TestDecoderIgnoresHowAStreamIsCut(t *testing.T) {
 	b, want := genuine()
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		if got, err := decodeAll(split(b, r)...); err != nil || !same(got, want) {
+		if got, err := decodeAll(mixed, split(b, r)...); err != nil || !same(got, want) {
 			t.Fatalf("got %v, %v; want %v", got, err, want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestDecoderPassesOverAHeaderExtension(t *testing.T) {
 	extended := slices.Concat([]byte(signature), []byte{0, 0, 0, 1, 0, 0, 0, 5}, []byte("extra"), b[headerSize:])
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		if got, err := decodeAll(split(extended, r)...); err != nil || !same(got, want) {
+		if got, err := decodeAll(mixed, split(extended, r)...); err != nil || !same(got, want) {
 			t.Fatalf("got %v, %v; want %v", got, err, want)
 		}
 	}
@@ -120,7 +120,7 @@ func TestDecoderPassesOverAHeaderExtension(t *testing.T) {
 func TestDecoderRefusesEveryTruncation(t *testing.T) {
 	b, _ := genuine()
 	for n := range b {
-		if _, err := decodeAll(b[:n]); !errors.Is(err, ErrStream) {
+		if _, err := decodeAll(mixed, b[:n]); !errors.Is(err, ErrStream) {
 			t.Errorf("the first %d of %d bytes: %v", n, len(b), err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestDecoderRefusesMalformedStreams(t *testing.T) {
 		"bytes after trailer":   append(bytes.Clone(b), 0),
 	} {
 		for _, parts := range [][][]byte{{bad}, split(bad, rand.New(rand.NewPCG(1, 2)))} {
-			if _, err := decodeAll(parts...); !errors.Is(err, ErrStream) {
+			if _, err := decodeAll(mixed, parts...); !errors.Is(err, ErrStream) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -179,8 +179,8 @@ func FuzzDecoder(f *testing.F) {
 	f.Add(header, 19)
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
 		cut = max(0, min(cut, len(b)))
-		whole, err := decodeAll(b)
-		parts, errParts := decodeAll(b[:cut], b[cut:])
+		whole, err := decodeAll(mixed, b)
+		parts, errParts := decodeAll(mixed, b[:cut], b[cut:])
 		if !same(whole, parts) || (err == nil) != (errParts == nil) {
 			t.Errorf("cut at %d: %v %v; whole: %v %v", cut, parts, errParts, whole, err)
 		}
