@@ -57,13 +57,18 @@ func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 //
 // Errors: a server's 55P03, after 5 s, when an open transaction has used an object to be replaced.
 func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
+	return alone(ctx, admin, up)
+}
+
+// alone moves the schema by up or down while it holds the lock of installations.
+func alone(ctx context.Context, admin *pgx.ConnConfig, move func(context.Context, *pgx.ConnConfig) (version int, err error)) (int, error) {
 	admin = systemNames(admin)
 	conn, err := connectAlone(ctx, admin)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close(ctx)
-	return up(ctx, admin)
+	return move(ctx, admin)
 }
 
 // up is Up for who holds the lock of installations.
@@ -205,13 +210,7 @@ func interrupted(migration int) error {
 // of this build or of another one, restores those. It waits for others that install, upgrade or revert. It
 // returns the version reached. Reverting the first migration removes the schema.
 func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
-	admin = systemNames(admin)
-	conn, err := connectAlone(ctx, admin)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close(ctx)
-	return down(ctx, admin)
+	return alone(ctx, admin, down)
 }
 
 // down is Down for who holds the lock of installations.
