@@ -36,12 +36,11 @@ const FalseAlarm = 1e-6
 // Result is the outcome of a game.
 type Result struct {
 	Game
-	Runs       int     // on both tables together
-	Lower      float64 // lower bound on epsilon at Claim.Delta
-	Confidence float64 // probability that such a bound is right
+	Runs  int     // on both tables together
+	Lower float64 // lower bound on epsilon at Claim.Delta
 }
 
-// Refuted reports whether the claim is false, with the confidence of the result.
+// Refuted reports whether the claim is false, unless the lower bound is wrong.
 func (r Result) Refuted() bool { return r.Lower > r.Claim.Epsilon }
 
 // Run plays a game about runs times, on both tables alternately, on all cores, each with a Source of its
@@ -63,7 +62,7 @@ func (g Game) evaluate(all answers, falseAlarm float64) Result {
 	training := answers{all.first[:third], all.second[:third]}
 	held := answers{all.first[third:], all.second[third:]}
 	best := training.choose(g.Claim.Delta, len(held.first), falseAlarm)
-	return Result{Game: g, Runs: 2 * len(all.first), Lower: best.bound(held, g.Claim.Delta, falseAlarm), Confidence: 1 - falseAlarm}
+	return Result{Game: g, Runs: 2 * len(all.first), Lower: best.bound(held, g.Claim.Delta, falseAlarm)}
 }
 
 // playAll plays half of the runs on each table.

@@ -26,7 +26,6 @@ type claim struct {
 	Token   string
 	State   string // claimed, or reading if an earlier attempt was lost after its charge
 	Attempt int
-	Caller  string
 	Model   string
 	Dataset struct {
 		ID       int64

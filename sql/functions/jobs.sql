@@ -400,7 +400,7 @@ BEGIN
      WHERE id = j.id
     RETURNING * INTO j;
     RETURN jsonb_build_object(
-      'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
+      'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'model', j.model, 'request', j.request,
       'scored', dp_int.scored(j.request), 'dataset', dp_int.facts(j.dataset, j.request), 'alone', dp_int.may_be_alone(j.dataset, j.request, dp_int.role_of(j.principal)), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
   END LOOP;
   PERFORM pg_notify('dp_jobs', 'queued');
