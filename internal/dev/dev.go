@@ -178,7 +178,7 @@ func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	ended := make(chan error, 1)
 	go func() {
 		err := sidecar.Run(running)
-		if err != nil && s.options.Log != nil {
+		if err != nil {
 			s.options.Log.Error("the sidecar has ended", "error", err)
 		}
 		ended <- err

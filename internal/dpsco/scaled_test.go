@@ -193,7 +193,7 @@ func TestACentreNeedsAnIntercept(t *testing.T) {
 
 // A score with the centre of the target is that of the shifted target.
 func TestAScoreTakesTheCentreOfTheTarget(t *testing.T) {
-	x := scoreTable(7, 20_000, false)
+	x := plantest.Scored(7, 20_000, false)
 	far := plantest.Clone(x)
 	for i := range far.Y {
 		far.Y[i] = math.Round(far.Y[i]*1024)/1024 + 4096

@@ -85,20 +85,3 @@ func scores() map[string]score.Metrics {
 		"counts":     {Coefficients: []float64{-0.3, 0.5}, Counts: true},
 	}
 }
-
-// scoreTable is a table of n rows: a target 3 + x + noise, or a label with log-odds 1.5 x.
-func scoreTable(seed uint64, n int, labels bool) table.Data {
-	r := rand.New(rand.NewPCG(seed, 5))
-	x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
-	for i := range n {
-		v := r.NormFloat64()
-		x.X[0][i], x.Y[i] = v, 3+v+r.NormFloat64()
-		if labels {
-			x.Y[i] = 0
-			if r.Float64() < 1/(1+math.Exp(-1.5*v)) {
-				x.Y[i] = 1
-			}
-		}
-	}
-	return x
-}

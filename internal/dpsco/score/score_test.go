@@ -30,26 +30,9 @@ func scores() map[string]Metrics {
 	}
 }
 
-// scoreTable is a table of n rows: a target 3 + x + noise, or a label with log-odds 1.5 x.
-func scoreTable(seed uint64, n int, labels bool) table.Data {
-	r := rand.New(rand.NewPCG(seed, 5))
-	x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
-	for i := range n {
-		v := r.NormFloat64()
-		x.X[0][i], x.Y[i] = v, 3+v+r.NormFloat64()
-		if labels {
-			x.Y[i] = 0
-			if r.Float64() < 1/(1+math.Exp(-1.5*v)) {
-				x.Y[i] = 1
-			}
-		}
-	}
-	return x
-}
-
 // table is one of n rows that a score is for: of counts with exposures, with a mean of e^(x/2 - .4) each.
 func (a Metrics) table(seed uint64, n int) table.Data {
-	x := scoreTable(seed, n, a.Labels)
+	x := plantest.Scored(seed, n, a.Labels)
 	if a.Counts {
 		src := rand.NewPCG(seed, 6)
 		r := rand.New(src)
@@ -267,7 +250,7 @@ func masked(x table.Data) table.Data {
 
 // A target far from zero has the R2 that it has at zero: 1970 and a spread of 1.4.
 func TestAScoreFindsTheCentreOfTheTarget(t *testing.T) {
-	a, x := Metrics{Coefficients: []float64{1967.3, 0.9}, Scale: 2000}, scoreTable(2, 50_000, false)
+	a, x := Metrics{Coefficients: []float64{1967.3, 0.9}, Scale: 2000}, plantest.Scored(2, 50_000, false)
 	for i := range x.Y {
 		x.Y[i] += 1967
 	}
@@ -284,7 +267,7 @@ func TestAScoreFindsTheCentreOfTheTarget(t *testing.T) {
 // large errors of one that predicts most rows to nearly nothing.
 func TestAScoreFindsScales(t *testing.T) {
 	for _, c := range []struct{ times, constant, error float64 }{{4e4, 0, 1}, {1e-6, 0, 1}, {1e9, 3, 1}, {1, 2017, 1}, {1e6, 0, 1e-3}} {
-		a, x := Metrics{Coefficients: []float64{c.times * (3 + c.constant), c.times}, TargetUnscaled: true}, scoreTable(3, 20_000, false)
+		a, x := Metrics{Coefficients: []float64{c.times * (3 + c.constant), c.times}, TargetUnscaled: true}, plantest.Scored(3, 20_000, false)
 		for i, v := range x.X[0] {
 			x.Y[i] = c.times * (3 + c.constant + v + c.error*(x.Y[i]-3-v))
 		}
@@ -301,7 +284,7 @@ func TestAScoreFindsScales(t *testing.T) {
 
 // Few targets are far larger than all others, as claims are, and a model that says about 0 of all has tiny residuals but for these.
 func TestAScoreOfTinyResidualsSeesTheLargeOnes(t *testing.T) {
-	x := scoreTable(5, 60_000, false)
+	x := plantest.Scored(5, 60_000, false)
 	for i := range x.Y {
 		if x.Y[i] = 0; i%10 == 0 {
 			x.Y[i] = 5000 * (1 + .3*x.X[0][i])
@@ -321,7 +304,7 @@ func TestAScoreOfTinyResidualsSeesTheLargeOnes(t *testing.T) {
 
 // A price without a fitting scale is beyond all that the histogram holds: there is no figure, not a wrong one.
 func TestAScoreWithAScaleFarTooSmallHasNoValue(t *testing.T) {
-	x := scoreTable(5, 20_000, false)
+	x := plantest.Scored(5, 20_000, false)
 	for i := range x.Y {
 		x.Y[i] *= 1e6
 	}
@@ -399,7 +382,7 @@ func TestScoresOfWhatIsRareCover(t *testing.T) {
 		"unscaled":   {Metrics{Coefficients: []float64{0, 0}, TargetUnscaled: true}, func(float64) float64 { return 0.1 }, 30, 8},
 	} {
 		draw := func(seed uint64, n int) table.Data {
-			x := scoreTable(seed, n, false)
+			x := plantest.Scored(seed, n, false)
 			r := rand.New(rand.NewPCG(seed, 9))
 			for i, v := range x.X[0] {
 				if x.Y[i] = 0; r.Float64() < c.rate(v) {
@@ -501,7 +484,7 @@ func TestScoresOfRareCountsCover(t *testing.T) {
 func TestScoresOfSpreadRowsHaveNoIntervals(t *testing.T) {
 	a := Metrics{Coefficients: []float64{0, 0}}
 	draw := func(seed uint64, n int, share float64) table.Data {
-		x, r := scoreTable(seed, n, false), rand.New(rand.NewPCG(seed, 12))
+		x, r := plantest.Scored(seed, n, false), rand.New(rand.NewPCG(seed, 12))
 		for i := range x.Y {
 			if x.Y[i] = 0.5 * r.NormFloat64(); r.Float64() < share {
 				x.Y[i] = math.Copysign(4*math.Pow(10, r.Float64()), x.Y[i])
