@@ -3,6 +3,7 @@ package sql_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/localpg"
@@ -389,6 +391,24 @@ func TestShownEpsilonsOfAnySize(t *testing.T) {
 		WHERE NOT (upward::numeric >= e AND downward::numeric <= e AND upward::numeric - downward::numeric <= greatest(e * 1e-5, 1e-6))`).Scan(&wrong)
 	if err != nil || len(wrong) > 0 {
 		t.Error(err, wrong)
+	}
+}
+
+// An option or a center that is nearer to 0 than any double precision is 0, and the request is refused, if so, for what that means.
+func TestNumbersNearerToZeroThanAny(t *testing.T) {
+	conn := database(t)
+	setUp(t, conn)
+	var kept string
+	err := conn.QueryRow(context.Background(), `SELECT dp_int.check_options('linear', '{"penalty": "elastic_net", "lambda": 1, "l1_ratio": 1e-400}', '{age}', NULL)::text`).Scan(&kept)
+	if err != nil || kept != `{"lambda": 1, "penalty": "elastic_net", "l1_ratio": 0}` {
+		t.Errorf("%s %v", kept, err)
+	}
+	if err := conn.QueryRow(context.Background(), `SELECT dp_int.canonical_scale('{"center": 1e-400, "scale": 2}', true)::text`).Scan(&kept); err != nil || kept != "2" {
+		t.Errorf("%s %v", kept, err)
+	}
+	var refused *pgconn.PgError
+	if err := conn.QueryRow(context.Background(), `SELECT dp_int.check_options('linear', '{"penalty": "l1", "lambda": 1e-400}', '{age}', NULL)::text`).Scan(&kept); !errors.As(err, &refused) || refused.Code != "22023" {
+		t.Errorf("%s %v", kept, err)
 	}
 }
 

@@ -134,7 +134,7 @@ BEGIN
   ELSIF jsonb_typeof(p_value) NOT IN ('number', 'boolean', 'null') THEN
     RAISE EXCEPTION 'feature "%" must be a number, not %', p_name, dp_int.excerpt(p_value::text) USING ERRCODE = '22023', HINT = 'Only a category takes the name of a level; a boolean is true or false. A date or timestamp is in seconds since 1970: extract(epoch FROM timestamptz ''2026-01-31'').';
   END IF;
-  RETURN CASE jsonb_typeof(p_value) WHEN 'number' THEN CASE WHEN abs(p_value::numeric) < 5e-324 THEN 0 ELSE p_value::float8 END WHEN 'boolean' THEN p_value::boolean::int END;
+  RETURN CASE jsonb_typeof(p_value) WHEN 'number' THEN dp_int.as_float(p_value::numeric) WHEN 'boolean' THEN p_value::boolean::int END;
 END $$;
 
 -- The columns of a release's offset and exposure, as an object of option and column.

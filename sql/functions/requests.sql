@@ -48,6 +48,10 @@ BEGIN
   END IF;
 END $$;
 
+-- A number as double precision: 0 where it is nearer to 0 than any, of which a cast would raise an error.
+CREATE OR REPLACE FUNCTION dp_int.as_float(n numeric) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN abs(n) < 5e-324 THEN 0 ELSE n::float8 END $$;
+
 -- Options in canonical form: without fresh and without values equal to the default, numbers as float8
 -- prints them. p_levels: the levels of the target, where it is a category.
 CREATE OR REPLACE FUNCTION dp_int.check_options(p_model text, p_options jsonb, p_features name[], p_levels jsonb) RETURNS jsonb
@@ -95,7 +99,7 @@ BEGIN
           dp_int.excerpt(given.value::text)
         USING ERRCODE = '22023', HINT = o.description || '. No privacy budget was spent.';
     END IF;
-    v := CASE given.type WHEN 'number' THEN to_jsonb(given.value::float8) ELSE given.value END;
+    v := CASE given.type WHEN 'number' THEN to_jsonb(dp_int.as_float(given.value::numeric)) ELSE given.value END;
     IF v IS DISTINCT FROM o."default" THEN
       clean := clean || jsonb_build_object(o.name, v);
     END IF;

@@ -36,7 +36,7 @@ END $$;
 
 -- The centre of a registered column, 0 where it has none.
 CREATE OR REPLACE FUNCTION dp_int.center(p_scale jsonb) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$ SELECT CASE jsonb_typeof(p_scale) WHEN 'object' THEN coalesce((p_scale ->> 'center')::float8, 0) ELSE 0 END $$;
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE jsonb_typeof(p_scale) WHEN 'object' THEN coalesce(dp_int.as_float((p_scale ->> 'center')::numeric), 0) ELSE 0 END $$;
 
 -- The canonical form of a scale. Without an intercept a fit cannot compensate for a centre: then the
 -- column keeps its zero, and its scale is |center| + scale.
