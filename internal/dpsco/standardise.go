@@ -312,9 +312,9 @@ func inUnit(f fit, y float64) fit {
 }
 
 // placement releases both histograms of columns, the first alone where detail is nil, and returns the centers and scales
-// that they show, in scaled units; nil if no column is to be moved. A target beyond the bins of one width is shifted by what the
-// first shows and keeps its scale, so that no second one needs to tell whether some of its values are elsewhere; features
-// there stay. Where no other column is moved there is no second.
+// that they show, in scaled units; nil if no column is to be moved. A target beyond the bins of one width, or at their edge, is shifted
+// by what the first shows and keeps its scale, so that no second one needs to tell whether some of its values are
+// elsewhere; features all of which lie there stay. Where no other column is moved there is no second.
 func placement(x table.Data, columns []numericColumn, position, detail mech.Mechanism, src *mech.Source) *Scaled {
 	moved := Scaled{X: table.Repeat(1, x.FeatureColumns()), Y: 1, CentreX: make([]float64, x.FeatureColumns())}
 	var near []numericColumn
@@ -328,10 +328,11 @@ func placement(x table.Data, columns []numericColumn, position, detail mech.Mech
 		low, high, ok := counts.Interval(longest)
 		if ok && (high+first.Width < c.zero || c.zero < low-first.Width) {
 			centre, scale := moved.of(c)
-			if counts.IsFar(low, high) {
-				if c.column == histogram.Target {
-					*centre, far = (low+high)/2, true
-				}
+			switch target := c.column == histogram.Target; {
+			case target && counts.IsFar(low, high):
+				*centre, far = (low+high)/2, true
+				continue
+			case counts.IsBeyond(low, high):
 				continue
 			}
 			*centre = (low + high) / 2

@@ -356,6 +356,23 @@ func TestWhatIsFarIsShiftedAlone(t *testing.T) {
 	}
 }
 
+// A feature that lies together at the edge of the bins of one width is moved and rescaled as any other: a pressure of 1018
+// give or take 7 with a scale of 512.
+func TestAFeatureAtTheEdgeOfBinsIsMoved(t *testing.T) {
+	const n = 20_000
+	for _, sign := range []float64{1, -1} {
+		r := rand.New(rand.NewPCG(5, 9))
+		x := table.Data{Shape: table.Shape{N: n, D: 2, Intercept: true}, X: table.NewColumns(1, n), Y: make([]float64, n)}
+		for i := range n {
+			x.X[0][i], x.Y[i] = sign*(1018+7*r.NormFloat64())/512, r.NormFloat64()
+		}
+		got := look(t, standardised{Centres: centres([]numericColumn{{column: 0}})}, x.Shape, 4, x)
+		if got == nil || math.Abs(got.CentreX[0]-sign*1018/512) > 0.05 || got.X[0] > 0.1 || got.Y != 1 {
+			t.Errorf("at %v: %+v", sign*2, got)
+		}
+	}
+}
+
 // A column moves where options do not speak of its unit, and where there is a constant to take up its center.
 func TestWhatIsStandardised(t *testing.T) {
 	flags := func(flags ...int) Scaled { return Scaled{X: []float64{1, 1}, Y: 1, Flags: flags} }

@@ -43,6 +43,9 @@ func (c Counts) Interval(longest float64) (low, high float64, ok bool) {
 // IsFar reports whether an interval reaches beyond the bins of one width.
 func (c Counts) IsFar(low, high float64) bool { return max(-low, high) > c.bins.near() }
 
+// IsBeyond reports whether all of an interval lies beyond those bins.
+func (c Counts) IsBeyond(low, high float64) bool { return max(low, -high) >= c.bins.near() }
+
 // Together reports whether values differ from each other and none is far from the others, as far as noise lets
 // that be seen.
 func (c Counts) Together() bool {

@@ -173,7 +173,7 @@ const beyondTypical = 8
 // as their scale, or if they are not seen. Otherwise the visible residuals are smaller because the model
 // predicts well.
 func (m *measured) mayHide(h *magnitude.Histogram, rare bool) {
-	h.SetBounded(m.Labels || m.Counts)
+	h.SetBounded(m.Labels)
 	switch {
 	case m.Labels:
 		h.Reach(h.ReachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
