@@ -43,7 +43,12 @@ func (f staged) fitGroups(ctx context.Context, x table.Data, src *mech.Source) (
 	if err != nil {
 		return release.Result{}, err
 	}
+	f = f.among(usable.known)
 	shares, sizes := groupSizes(x, mech.Laplace{Epsilon: plan.JustBelow(f.shares.sizes)}, src)
+	for g := range sizes { // usable rows only
+		sizes[g].rows *= f.usable
+		sizes[g].least *= f.usable
+	}
 	groups := l1Groups{rows: x.ByGroup(), sizes: sizes}
 	for range groups.rows {
 		groups.fits, groups.units = append(groups.fits, common), append(groups.units, 1)

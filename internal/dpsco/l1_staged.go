@@ -42,6 +42,7 @@ type staged struct {
 	columns     []numericColumn // that may be shifted and scaled
 	scales      scaleSearch
 	shares      stagedShares
+	usable      float64 // approximate share of usable rows, 1 until moments are released
 	short, clip float64 // of the last fit: rows longer than short have a wider smoothing, and those longer than clip are shortened
 	level       float64 // quantile of the absolute residuals that is the smoothing of the last fit
 }
@@ -81,11 +82,21 @@ func (a L1) staged(s table.Shape, epsilon float64) (*plan.Plan, error) {
 func newStaged(a L1, s table.Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept, columns: a.movable(s), scales: a.seeks(s)}
 	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant, len(f.scales.Columns), len(f.columns))
+	return f.among(1)
+}
+
+// among returns f with the limits of a table of which that share of the rows is usable. They are at most those of a table
+// without missing values, which check covers.
+func (f staged) among(usable float64) staged {
+	if usable == f.usable {
+		return f
+	}
+	f.usable = usable
 	informed := f.rowsOfLast() * f.shares.last
-	if s.GroupCount == 0 {
+	if f.shape.GroupCount == 0 {
 		informed *= f.beyondQuantile()
 	}
-	f.short = f.firstClip() * numeric.ClampBetween(.05*math.Sqrt(informed/float64(s.D)), 1, 6)
+	f.short = f.firstClip() * numeric.ClampBetween(.05*math.Sqrt(informed/float64(f.shape.D)), 1, 6)
 	f.clip, f.level = f.short, f.levelAt(f.short)
 	if f.shares.length > 0 {
 		f.clip = numeric.ClampBetween(longestFor*math.Pow(informed*math.Sqrt(f.beyondQuantile()), .75), f.short, f.firstClip()*maxLength)
@@ -117,7 +128,7 @@ func (f staged) measured(x table.Data, src *mech.Source) staged {
 			lengths[i] += square(v / typical)
 		}
 	}
-	level := 1 - longShare(f.shape, f.shares.length)
+	level := 1 - min(longShare(f.shape, f.shares.length)/f.usable, maxLong)
 	counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: maxMagnitude, N: len(lengths)})
 	counts.Add(mapSlice(lengths, math.Sqrt))
 	long := mech.Quantile{Epsilon: plan.JustBelow(f.shares.length), Level: level, Most: level, Prior: 1}.Release(counts, src)
@@ -202,8 +213,10 @@ func (f staged) firstClip() float64 { return math.Sqrt(float64(f.shape.D)) }
 // residual.
 func (f staged) maxLevel() float64 { return .6 * f.beyondQuantile() }
 
-// rowsOfLast is the number of rows of the last fit, by groups that of a mean group.
-func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.GroupCount)) }
+// rowsOfLast is the approximate number of usable rows of the last fit, by groups that of a mean group.
+func (f staged) rowsOfLast() float64 {
+	return f.usable * float64(f.shape.N) / float64(max(1, f.shape.GroupCount))
+}
 
 // maxMagnitude is the largest magnitude of the grid, in half octaves: features are up to 4096 times their
 // scale, residuals down to 1/4096 of theirs.

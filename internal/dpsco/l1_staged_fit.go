@@ -49,6 +49,7 @@ func (f staged) fit(ctx context.Context, x table.Data, src *mech.Source) (releas
 	if err != nil {
 		return release.Result{}, err
 	}
+	f = f.among(usable.known)
 	unit := f.typicalResidual(x.Y, src)
 	quantileShift := f.shiftToQuantile(x.Y, weights, t, unit, f.shiftLevel(), f.shares.quantileShift, src)
 	if f.shares.refinement.fit > 0 {
@@ -72,9 +73,9 @@ func (f staged) fit(ctx context.Context, x table.Data, src *mech.Source) (releas
 
 // resultOf is the release with the given coefficients, of about the given share of usable rows, without features, of the
 // given number of columns, that noise hides.
-func (f staged) resultOf(w []float64, usable float64, hidden []int, columns int) release.Result {
+func (f staged) resultOf(w []float64, usable usableShares, hidden []int, columns int) release.Result {
 	r := f.result(w)
-	if moments := f.shares.moments; usable <= minUsable && eigenvalueFloor(f.shape, moments[len(moments)-1]) < minUsable {
+	if moments := f.shares.moments; usable.seen <= minUsable && eigenvalueFloor(f.shape, moments[len(moments)-1]) < minUsable {
 		r.WhyNull = fewUsableRows
 	}
 	leaveOut(&r, hidden, columns)
@@ -91,7 +92,7 @@ type rowCoordinates struct{ matrix, inverse *mat.Dense }
 // start runs the stages up to the rough fit. It returns that fit, the rows with residuals in place of
 // targets, the coordinates of these rows, and the approximate share of them that is usable. x has been multiplied
 // by its weights, if there are any.
-func (f staged) start(ctx context.Context, x table.Data, weights []float64, src *mech.Source) (u []float64, rows table.Data, t rowCoordinates, usable float64, err error) {
+func (f staged) start(ctx context.Context, x table.Data, weights []float64, src *mech.Source) (u []float64, rows table.Data, t rowCoordinates, usable usableShares, err error) {
 	t = f.bringBack(x, src)
 	if len(f.Levels) > 0 { // a public map of each row
 		p := levelCoordinates(table.Shape{D: f.shape.D, Intercept: f.constant}, f.Levels)
@@ -101,10 +102,19 @@ func (f staged) start(ctx context.Context, x table.Data, weights []float64, src 
 		t.matrix.Mul(t.matrix, p)
 		t.inverse.Mul(&inverse, t.inverse)
 	}
-	usable = 1
+	constant := 0.
 	for i, epsilon := range f.shares.moments {
-		var p linalg.Whitener
-		p, usable = f.whitener(x, f.bounds()[i], epsilon, src)
+		bound := f.bounds()[i]
+		h := secondMoments(x, f.contract(bound), mech.MatrixLaplace{Epsilon: plan.JustBelow(epsilon)}, src)
+		floor := square(bound) * eigenvalueFloor(x.Shape, epsilon)
+		if i == 0 {
+			constant = h.At(0, 0)
+		} else { // either whitening makes usable rows longer by the root of 1 over their share
+			usable = f.usableShares(constant, mat.Trace(h)/square(bound))
+			h.ScaleSym(1/square(usable.known), h)
+			floor /= square(usable.known)
+		}
+		p := linalg.NewWhitener(h, floor)
 		x = times(x, p.Matrix)
 		t.matrix.Mul(t.matrix, p.Matrix)
 		t.inverse.Mul(p.Inverse().Matrix, t.inverse)
@@ -115,7 +125,7 @@ func (f staged) start(ctx context.Context, x table.Data, weights []float64, src 
 	rough := f.perturbation(f.shares.rough, roughSmoothing*weight, f.firstClip(), f.firstClip(), f.roughTilt())
 	lower := f.lower()
 	shift(x.Y, -lower, weights)
-	if x, err = f.stepWhereRare(ctx, u, x, t, usable, rough, roughQuantile*usable, src); err != nil {
+	if x, err = f.stepWhereRare(ctx, u, x, t, usable.seen/usable.known, rough, roughQuantile*usable.seen, src); err != nil {
 		return nil, x, t, usable, err
 	}
 	shift(x.Y, lower, weights)
@@ -175,20 +185,30 @@ func (f staged) bringBack(x table.Data, src *mech.Source) rowCoordinates {
 	return t
 }
 
-// whitener returns the whitener of the second moments of rows that are shortened to bound, with eigenvalues
-// below the noise raised to it.
-//
-// usable is the approximate share of usable rows, or 1 if that is large. Where few rows are usable, whitening
-// makes all of them longer than bound; they are then shortened to bound, and their mean square over all
-// rows gives the share.
-func (f staged) whitener(x table.Data, bound, epsilon float64, src *mech.Source) (w linalg.Whitener, usable float64) {
-	noise := mech.MatrixLaplace{Epsilon: plan.JustBelow(epsilon)}
-	floor := bound * bound * eigenvalueFloor(x.Shape, epsilon)
-	h := secondMoments(x, f.contract(bound), noise, src)
-	if usable = mat.Trace(h) / square(bound); usable > manyUsable {
-		usable = 1
+// usableShares are approximate shares of usable rows, or 1 if these are many. What moments say is at most the share, but
+// for noise.
+type usableShares struct {
+	seen  float64 // by the mean square of rows that are whitened and shortened: less than the share where a few rows are much longer than the others
+	known float64 // the larger one of seen and the second moment of the constant; 1 with weights or without an intercept, where nothing tells unusable rows from short ones
+}
+
+// usableShares follow from the second moment of the constant and the mean square of whitened rows as a share of the squared
+// bound to which they are shortened. Where few rows are usable, whitening makes all of them longer than that bound, and
+// their mean square over all rows gives the share.
+func (f staged) usableShares(constant, length float64) usableShares {
+	s := usableShares{allIfMany(max(length, minUsable)), 1}
+	if f.constant && f.MaxWeight == 0 {
+		s.known = allIfMany(max(constant, s.seen))
 	}
-	return linalg.NewWhitener(h, floor), max(usable, minUsable)
+	return s
+}
+
+// allIfMany is that share of usable rows, or 1 if it is large.
+func allIfMany(share float64) float64 {
+	if share > manyUsable {
+		return 1
+	}
+	return share
 }
 
 // eigenvalueFloor is the value to which eigenvalues of second moments are raised, as a share of the squared bound of rows: about
@@ -296,7 +316,7 @@ func (f staged) shiftToQuantile(residuals, weights []float64, t rowCoordinates, 
 // can go.
 func (f staged) refine(ctx context.Context, u []float64, x table.Data, weights []float64, t rowCoordinates, unit float64, src *mech.Source) (smoothing, quantileShift float64, err error) {
 	level := f.maxLevel() / 2
-	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: plan.JustBelow(f.shares.refinement.width), Level: level, Most: f.maxLevel(), Prior: 1}, src)
+	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: plan.JustBelow(f.shares.refinement.width), Level: level * f.usable, Most: f.maxLevel(), Prior: 1}, src)
 	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
 	shift(x.Y, -lower, weights)
 	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.refinement.fit, smoothing, f.firstClip(), f.firstClip(), f.tilt()), level, src); err != nil {
@@ -308,7 +328,7 @@ func (f staged) refine(ctx context.Context, u []float64, x table.Data, weights [
 
 // width is the smoothing of the last fit. It is looked for near unit.
 func (f staged) width(residuals []float64, unit float64, src *mech.Source) float64 {
-	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: plan.JustBelow(f.shares.width), Level: f.level, Most: f.maxLevel(), Prior: 1}, src)
+	return f.sizeOf(residuals, unit, mech.Quantile{Epsilon: plan.JustBelow(f.shares.width), Level: f.level * f.usable, Most: f.maxLevel(), Prior: 1}, src)
 }
 
 // sizeOf is a quantile of the absolute residuals, within the magnitudes that check covers. It is looked for near unit.
@@ -336,7 +356,7 @@ func (f staged) stepWhereRare(ctx context.Context, u []float64, x table.Data, t 
 }
 
 // step adds to u a fit of the targets in x and replaces these by its residuals. The fit is lengthened to
-// make up for the ridge, assuming that the share quantile of the rows has residuals within the smoothing.
+// make up for the ridge, assuming that the share quantile of the usable rows has residuals within the smoothing.
 func (f staged) step(ctx context.Context, u []float64, x table.Data, p objpert.Params, quantile float64, src *mech.Source) error {
 	columns := make([][]float64, len(x.X))
 	for j, column := range x.X {
@@ -346,7 +366,7 @@ func (f staged) step(ctx context.Context, u []float64, x table.Data, p objpert.P
 	if err != nil {
 		return err
 	}
-	longer := 1 + math.Min(maxLengthening, heldBack(p, float64(x.N), quantile))
+	longer := 1 + math.Min(maxLengthening, heldBack(p, f.usable*float64(x.N), quantile))
 	for j := range v {
 		u[j] += longer * v[j]
 		floats.AddScaled(x.Y, -longer*v[j], x.X[j])

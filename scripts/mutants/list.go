@@ -771,7 +771,13 @@ var mutants = []mutant{
 		`	rare, found := f.rare(t, usable, f.typicalWeight(t))`, `	t.inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), t.inverse)
 	rare, found := f.rare(t, usable, f.typicalWeight(t))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: how many rows say something follows from the table", "internal/dpsco/l1_staged_fit.go",
-		`mat.Trace(h) / square(bound)`, `mat.Trace(h) / square(bound) / (1 + floats.Norm(x.X[len(x.X)-1], 1))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`mat.Trace(h)/square(bound)`, `mat.Trace(h)/square(bound)/(1+floats.Norm(x.X[len(x.X)-1], 1))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: the share of usable rows is counted in the table", "internal/dpsco/l1_staged_fit.go",
+		`constant = h.At(0, 0)`, `constant = float64(len(slices.DeleteFunc(slices.Clone(x.Y), math.IsNaN))) / float64(x.N)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: the level of the smoothing follows the number of residuals", "internal/dpsco/l1_staged_fit.go",
+		`Level: f.level * f.usable`, `Level: f.level * float64(len(slices.DeleteFunc(slices.Clone(residuals), math.IsNaN))) / float64(len(residuals))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: the limit on rows follows the number of residuals", "internal/dpsco/l1_staged_fit.go",
+		`	f = f.among(usable.known)`, `	f = f.among(float64(len(slices.DeleteFunc(slices.Clone(x.Y), math.IsNaN))) / float64(x.N))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: targets are centred at a median of the table", "internal/dpsco/l1_staged_fit.go",
 		"	divide(x.Y, f.ResidualScale)\n", "	divide(x.Y, f.ResidualScale)\n	middle := slices.Sorted(slices.Values(x.Y))[x.N/2]\n	for i := range x.Y {\n		x.Y[i] -= middle\n	}\n", []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"centring is not charged", "internal/dpsco/centre.go",
@@ -1064,8 +1070,8 @@ var mutants = []mutant{
 	{"categories change after the first charge", "sql/functions/categories.sql",
 		`WHERE j.dataset = d.id AND j.charge IS NOT NULL) THEN`, `WHERE j.dataset = d.id AND j.charge < 0) THEN`, []tests{{"./tests", "TestCategoriesAreFixedByTheFirstCharge"}}},
 	{"a bound of l1 in stages follows a value", "internal/dpsco/l1_staged_fit.go",
-		`h := secondMoments(x, f.contract(bound), noise, src)`,
-		`h := secondMoments(x, f.contract(bound+math.Abs(x.X[0][0])/1e9), noise, src)`, []tests{{"./internal/dpsco", "TestReplaysOfCategories"}}},
+		`h := secondMoments(x, f.contract(bound), `,
+		`h := secondMoments(x, f.contract(bound+math.Abs(x.X[0][0])/1e9), `, []tests{{"./internal/dpsco", "TestReplaysOfCategories"}}},
 
 	// The filters of an account, as dpsidecar verify and the database have them.
 	{"filters: pure epsilons are admitted beside others", "internal/ledger/filters.go",
