@@ -173,7 +173,6 @@ const beyondTypical = 8
 // as their scale, or if they are not seen. Otherwise the visible residuals are smaller because the model
 // predicts well.
 func (m *measured) mayHide(h *magnitude.Histogram, rare bool) {
-	h.SetBounded(m.Labels)
 	switch {
 	case m.Labels:
 		h.Reach(h.ReachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
@@ -182,7 +181,12 @@ func (m *measured) mayHide(h *magnitude.Histogram, rare bool) {
 	case rare:
 		h.Reach(beyondTypical * m.scale)
 	}
+	h.SetBounded(m.Labels || m.Counts && h.Index(tailAssumption) >= heavyCounts)
 }
+
+// heavyCounts is the tail index below which deviances of counts are not taken to be bounded: few of those that noise
+// hides may be far larger than that of the least hidden count.
+const heavyCounts = 1.3
 
 // histogram releases the magnitudes of a number of every row, in half octaves of unit.
 func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitude.Histogram {
