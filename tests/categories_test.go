@@ -242,6 +242,7 @@ func TestACategoryIsALabel(t *testing.T) {
 	_, err = regress(w.analyst, `SELECT * FROM dp_logistic_regress($1, 20, target => 'insured', features => '{age}')`, w.dataset)
 	w.wantError(err, "22023", `the labels of target "insured" are not known`)
 	w.exec(w.steward, `SELECT dp_set_categories($1, $2)`, w.dataset, categories)
+	w.exec(w.steward, `SELECT dp_set_scales($1, '{"insured": null}')`, w.dataset) // none to take away
 	out := w.mustRegress(w.analyst, ask, w.dataset, `{"positive_label": "won", "negative_label": "lost"}`)
 	for i, want := range []float64{-1, 2, 4, 1} { // log-odds 2 effect - 1; far more than 6 deviations of noise and sampling are allowed
 		if math.Abs(out[i].Coef-want) > 0.8 {

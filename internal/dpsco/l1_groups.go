@@ -45,9 +45,14 @@ func (f staged) fitGroups(ctx context.Context, x table.Data, src *mech.Source) (
 	}
 	f = f.among(usable.known)
 	shares, sizes := groupSizes(x, mech.Laplace{Epsilon: plan.JustBelow(f.shares.sizes)}, src)
-	for g := range sizes { // usable rows only
-		sizes[g].rows *= f.usable
-		sizes[g].least *= f.usable
+	inGroups := 0.
+	for _, s := range sizes {
+		inGroups += s.rows
+	}
+	usableInGroups := min(1, f.usable*float64(f.shape.N)/inGroups) // unusable rows may have no group either
+	for g := range sizes {
+		sizes[g].rows *= usableInGroups
+		sizes[g].least *= usableInGroups
 	}
 	groups := l1Groups{rows: x.ByGroup(), sizes: sizes}
 	for range groups.rows {

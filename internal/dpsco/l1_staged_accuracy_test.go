@@ -217,8 +217,9 @@ func TestMediansAmongUnusableRows(t *testing.T) {
 		law     string
 		epsilon float64
 		groups  int
+		apart   bool // unusable rows have no group
 		bound   float64
-	}{{"a plain one", .3, 0, .3}, {"a plain one", .3, 3, 1}, {"a rare flag", 1, 0, 5}} {
+	}{{"a plain one", .3, 0, false, .3}, {"a plain one", .3, 3, false, 1}, {"a plain one", .3, 3, true, 1}, {"a rare flag", 1, 0, false, 5}} {
 		usable := oddTable(c.law, 10_000)
 		least := risk(leastDeviations(usable), usable)
 		x := plantest.Clone(usable)
@@ -232,7 +233,9 @@ func TestMediansAmongUnusableRows(t *testing.T) {
 		if c.groups > 0 {
 			a.By, a.Pool, x.Group = "g", catalogue.PoolShrink, make([]float64, x.N)
 			for i := range x.Group {
-				x.Group[i] = float64(i % c.groups)
+				if x.Group[i] = float64(i % c.groups); c.apart && i >= usable.N {
+					x.Group[i] = nan
+				}
 			}
 		}
 		excess := 0.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/privacy"
 )
 
 // An answer that was drawn and could not be published is kept until it is: any login can make the
@@ -29,6 +30,12 @@ type drawn struct {
 type answer struct {
 	fitted
 	snapshot time.Time
+}
+
+// paidBy reports whether the charge of a job that reads is that of the plan that was drawn.
+func (a *answer) paidBy(c *claim) bool {
+	event, err := privacy.UnmarshalEvent(c.Event)
+	return err == nil && sameEvent(event, a.plan.Event)
 }
 
 // keep stores the answer of a job, and returns the one that is to be published: an earlier one, where two
@@ -69,6 +76,20 @@ func (d *drawn) forget(job string) {
 
 // notKept parks a job that was drawn and whose answer is not kept.
 const notKept parked = "its answer could not be published, and too many others wait for that"
+
+// drawnBefore parks a job of which another attempt, at the same time, has drawn an answer first: the next attempt publishes that.
+const drawnBefore parked = "another attempt has drawn its answer"
+
+// drawnFor returns what an earlier attempt has drawn under the charge of a job. If that charge was lost, in a failover or with a
+// dump that was put back, the answer is dropped: the charge of now pays for another plan.
+func (s *Sidecar) drawnFor(c *claim) (a *answer, ok bool) {
+	a, ok = s.drawn.find(c.ID)
+	if ok && (!c.reading() || a != nil && !a.paidBy(c)) {
+		s.drawn.forget(c.ID)
+		return nil, false
+	}
+	return a, ok
+}
 
 // again passes the point of no return once more, with a ladder that begins now, and returns what an earlier
 // attempt has drawn.

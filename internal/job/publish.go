@@ -99,7 +99,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 			s.log.Error("panic", "job", c.ID, "error", f.err)
 		}
 	}()
-	if a, ok := s.drawn.find(c.ID); ok && c.reading() {
+	if a, ok := s.drawnFor(c); ok {
 		return s.again(ctx, c, a, reads)
 	}
 	src := mech.NewSource()
@@ -117,11 +117,13 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	if f.err != nil {
 		return f
 	}
-	a := s.drawn.keep(c.ID, answer{f, c.snapshot})
-	if a == nil {
+	switch a := s.drawn.keep(c.ID, answer{f, c.snapshot}); {
+	case a == nil:
 		return fitted{err: notKept}
+	case a.snapshot != c.snapshot:
+		return fitted{err: drawnBefore}
 	}
-	return a.fitted
+	return f
 }
 
 // runTimed runs the plan and reports its duration to operators.

@@ -272,6 +272,25 @@ func TestWhatCannotBePublishedIsNotDrawnAgain(t *testing.T) {
 	}
 }
 
+// A standby that is promoted without the charge has the job queued: it is charged again, and drawn by the plan of that charge.
+func TestAnAnswerIsForTheChargeItWasDrawnFor(t *testing.T) {
+	w := newSystem(t)
+	var draws atomic.Int32
+	w.serve(func(c *job.Config) { c.Before(func(context.Context) { draws.Add(1) }) })
+	w.exec(w.super, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'out of shared memory' USING ERRCODE = '53200'; END $$;
+		CREATE TRIGGER refuse AFTER INSERT ON dp_int.coefficient FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
+	id := w.submit(1, `{}`)
+	w.until("it is tried again", func() bool {
+		return w.text(w.super, `SELECT (attempt >= 2)::text FROM dp_int.job WHERE id = $1::text::uuid`, id) == "true"
+	})
+	w.exec(w.super, `UPDATE dp_int.job SET state = 'queued', charge = NULL, row_count = NULL, plan = NULL, token = NULL, worker = NULL, lease_until = NULL, attempt = 0`)
+	w.exec(w.super, `DROP TRIGGER refuse ON dp_int.coefficient`)
+	w.until("it is done", func() bool { return strings.HasPrefix(w.status(id), "done") })
+	if n := draws.Load(); n != 2 {
+		t.Errorf("%d draws for two charges", n)
+	}
+}
+
 // early is how many jobs could be seen to end before the time that they say, and
 // strays those that say another time than a step of their ladder.
 const (

@@ -1372,7 +1372,7 @@ var mutants = []mutant{
 	{"a metric that is no number has the noise drawn again", "internal/dpsco/release/release.go",
 		"	if !numeric.IsFinite(v) {\n		return nil", "	if false {\n		return nil", []tests{{"./internal/dpsco", "TestWhateverIsReleasedBecomesAResult"}}},
 	{"what cannot be published is drawn again", "internal/job/publish.go",
-		"s.drawn.find(c.ID); ok && c.reading()", "s.drawn.find(c.ID); ok && !c.reading()", []tests{{"./internal/job", "TestWhatCannotBePublishedIsNotDrawnAgain"}}},
+		"s.drawnFor(c); ok", "s.drawnFor(c); false && ok", []tests{{"./internal/job", "TestWhatCannotBePublishedIsNotDrawnAgain"}}},
 	{"a p-value that is no number has the noise drawn again", "internal/job/publish.go",
 		" &&\n\t\t!slices.ContainsFunc(r.PValues(), isNotFinite)", "", []tests{{"./internal/job", "TestNoFiniteReleaseFailsItsJob"}}},
 	{"a job that was charged is tried again at another cost", "internal/job/attempt.go",

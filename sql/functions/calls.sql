@@ -444,7 +444,7 @@ BEGIN
     RAISE EXCEPTION '%', j.error USING ERRCODE = j.sqlstate, HINT = j.hint;
   ELSE
     RAISE EXCEPTION 'job % is %', j.id, j.status USING ERRCODE = '55000',
-      HINT = 'Ask again once dp_status says done.' || CASE WHEN EXISTS (SELECT FROM dp_int.job o WHERE o.id = j.id AND o.xmin = pg_current_xact_id_if_assigned()::xid) THEN ' This transaction has queued it: it begins when that COMMITs.' ELSE '' END;
+      HINT = 'Ask again once dp_status says done.' || CASE WHEN EXISTS (SELECT FROM dp_int.job o WHERE o.id = j.id AND o.state = 'queued' AND o.xmin = pg_current_xact_id_if_assigned()::xid) THEN ' This transaction has queued it: it begins when that COMMITs.' ELSE '' END;
   END IF;
 END $$;
 COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller''s that is done, or what another request returned; the error of one that failed.';

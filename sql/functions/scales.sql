@@ -113,7 +113,8 @@ BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.refuse_gone(d);
   PERFORM dp_int.check_scales(d.target || d.features, CASE jsonb_typeof(given) WHEN 'object'
-    THEN (SELECT coalesce(jsonb_object_agg(s.key, CASE s.value WHEN 'null' THEN '1' ELSE s.value END), '{}') FROM jsonb_each(given) AS s) ELSE given END, d.categories);
+    THEN (SELECT coalesce(jsonb_object_agg(s.key, CASE s.value WHEN 'null' THEN '1' ELSE s.value END), '{}') FROM jsonb_each(given) AS s) ELSE given END,
+    (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(d.categories) AS c WHERE given -> c.key IS DISTINCT FROM 'null'));
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset n
      SET scales = (SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}') FROM jsonb_each(n.scales || given) AS s WHERE s.value <> 'null'),

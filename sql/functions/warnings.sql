@@ -270,7 +270,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   eps CONSTANT float8 := p_body ->> 'eps';
   target CONSTANT text := p_body ->> 'target';
-  declared CONSTANT jsonb := CASE WHEN NOT d.categories ? target AND NOT dp_int.is_boolean(d.relid, target::name) THEN d.labels -> target END;  -- of these two any labels are values
+  declared CONSTANT jsonb := CASE WHEN NOT d.categories ? target AND NOT dp_int.is_boolean(d.relid, target::name) THEN (SELECT jsonb_agg(dp_int.as_float(l::numeric)) FROM jsonb_array_elements_text(d.labels -> target) AS l) END;  -- of these two any labels are values
   asked CONSTANT jsonb := jsonb_build_array(coalesce(p_body #> '{options,negative_label}', '0'), coalesce(p_body #> '{options,positive_label}', '1'));
 BEGIN
   IF (SELECT m.labels FROM dp_int.model m WHERE m.name = p_body ->> 'model') AND NOT declared @> asked THEN
