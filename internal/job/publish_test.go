@@ -241,13 +241,20 @@ func TestWhatIsOutOfTimeCanBeAbandoned(t *testing.T) {
 	}
 }
 
-// Whoever can make the database refuse a publication does not have the job drawn again: its one charge pays for one draw.
-func TestWhatCannotBePublishedIsNotDrawnAgain(t *testing.T) {
-	w := newSystem(t)
-	var draws atomic.Int32
+// refusingPublications serves with a database that refuses all publications, until its trigger "refuse" is dropped. It returns how
+// many answers were drawn.
+func (w *system) refusingPublications() (draws *atomic.Int32) {
+	draws = new(atomic.Int32)
 	w.serve(func(c *job.Config) { c.Before(func(context.Context) { draws.Add(1) }) })
 	w.exec(w.super, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'out of shared memory' USING ERRCODE = '53200'; END $$;
 		CREATE TRIGGER refuse AFTER INSERT ON dp_int.coefficient FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
+	return draws
+}
+
+// Whoever can make the database refuse a publication does not have the job drawn again: its one charge pays for one draw.
+func TestWhatCannotBePublishedIsNotDrawnAgain(t *testing.T) {
+	w := newSystem(t)
+	draws := w.refusingPublications()
 	id := w.submit(1, `{}`)
 	attempts := func() int {
 		n, err := strconv.Atoi(w.text(w.super, `SELECT attempt::text FROM dp_int.job WHERE id = $1::text::uuid`, id))
@@ -275,10 +282,7 @@ func TestWhatCannotBePublishedIsNotDrawnAgain(t *testing.T) {
 // A standby that is promoted without the charge has the job queued: it is charged again, and drawn by the plan of that charge.
 func TestAnAnswerIsForTheChargeItWasDrawnFor(t *testing.T) {
 	w := newSystem(t)
-	var draws atomic.Int32
-	w.serve(func(c *job.Config) { c.Before(func(context.Context) { draws.Add(1) }) })
-	w.exec(w.super, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'out of shared memory' USING ERRCODE = '53200'; END $$;
-		CREATE TRIGGER refuse AFTER INSERT ON dp_int.coefficient FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
+	draws := w.refusingPublications()
 	id := w.submit(1, `{}`)
 	w.until("it is tried again", func() bool {
 		return w.text(w.super, `SELECT (attempt >= 2)::text FROM dp_int.job WHERE id = $1::text::uuid`, id) == "true"
