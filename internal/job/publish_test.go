@@ -287,11 +287,15 @@ func TestAnAnswerIsForTheChargeItWasDrawnFor(t *testing.T) {
 	w.until("it is tried again", func() bool {
 		return w.text(w.super, `SELECT (attempt >= 2)::text FROM dp_int.job WHERE id = $1::text::uuid`, id) == "true"
 	})
+	promoted := w.text(w.super, `SELECT clock_timestamp()::text`)
 	w.exec(w.super, `UPDATE dp_int.job SET state = 'queued', charge = NULL, row_count = NULL, plan = NULL, token = NULL, worker = NULL, lease_until = NULL, attempt = 0`)
 	w.exec(w.super, `DROP TRIGGER refuse ON dp_int.coefficient`)
 	w.until("it is done", func() bool { return strings.HasPrefix(w.status(id), "done") })
 	if n := draws.Load(); n != 2 {
 		t.Errorf("%d draws for two charges", n)
+	}
+	if w.text(w.super, `SELECT (read_at > $2::text::timestamptz)::text FROM dp_int.release WHERE job = $1::text::uuid`, id, promoted) != "true" {
+		t.Error("what was drawn for the lost charge is published")
 	}
 }
 
