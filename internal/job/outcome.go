@@ -137,13 +137,13 @@ func (s *Sidecar) failureAsParked(ctx context.Context, c *claim, err error) erro
 // the statement: an operator's intervention (class 57), the connection (08), or a limit on the time of
 // transactions (25P03, 25P04).
 func goingDown(pg *pgconn.PgError) bool {
-	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
+	return strings.HasPrefix(pg.Code, "57") || strings.HasPrefix(pg.Code, "08") || pg.Code == "25P03" || pg.Code == "25P04"
 }
 
 // nodeLost reports whether the server could not reach another one: a worker of Citus or the server of a
 // foreign table. An error of class 08 cannot be about the sidecar's own connection, since the server could
 // not send it. An immediate retry would fail again.
-func nodeLost(pg *pgconn.PgError) bool { return pg.Code[:2] == "08" }
+func nodeLost(pg *pgconn.PgError) bool { return strings.HasPrefix(pg.Code, "08") }
 
 // temporary returns a reason and a hint for the job's callers if err is an obstacle that may last for a
 // while: a lock held by an open transaction, or a server without free connections, memory or disk space.
@@ -153,7 +153,7 @@ func temporary(err error) (reason, hint *string) {
 	switch {
 	case !errors.As(err, &pg):
 		return nil, nil
-	case pg.Code[:2] == "53":
+	case strings.HasPrefix(pg.Code, "53"):
 		pg = &pgconn.PgError{Message: "the server has no connection, memory or disk to spare for this job", Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
 	case nodeLost(pg):
 		pg = &pgconn.PgError{Message: string(nodeUnreachable), Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
