@@ -760,6 +760,27 @@ func TestNoCostGivesBudgetBack(t *testing.T) {
 	}
 }
 
+// A steward who sets a smaller delta is told that what was spent counts as more. A larger one, or another epsilon, says
+// nothing of the kind.
+func TestASmallerDeltaSaysThatMoreIsSpent(t *testing.T) {
+	w := newWorld(t, 4, 1e-5)
+	w.mustCharge(privacy.ZCDP{Rho: .01})
+	before := one[string](w, w.super, `SELECT dp_int.shown_epsilon(a.proven_epsilon) FROM dp_int.account a JOIN dp_int.dataset d ON d.account = a.id WHERE d.name = $1`, w.dataset)
+	steward, heard := w.listening("steward")
+	w.exec(steward, `SELECT dp_set_budget($1, 4, 1e-7)`, w.dataset)
+	after := one[string](w, w.super, `SELECT dp_int.shown_epsilon(a.proven_epsilon) FROM dp_int.account a JOIN dp_int.dataset d ON d.account = a.id WHERE d.name = $1`, w.dataset)
+	want := "dpsidecar: at delta 1e-07 what is spent counts as epsilon " + after + ", not " + before
+	if told := heard(); before == after || !slices.Contains(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	told := len(heard())
+	w.exec(steward, `SELECT dp_set_budget($1, 3, 1e-7)`, w.dataset)
+	w.exec(steward, `SELECT dp_set_budget($1, 3, 1e-5)`, w.dataset)
+	if more := heard()[told:]; len(more) > 0 {
+		t.Errorf("told %q", more)
+	}
+}
+
 // A delta lowered below what mechanisms have spent of it leaves nothing, not even
 // to what has none of its own, and what is shown is what is proved at that delta.
 func TestALoweredDeltaLeavesNothing(t *testing.T) {

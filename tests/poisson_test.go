@@ -114,6 +114,23 @@ func TestExposuresThatCannotBe(t *testing.T) {
 	}
 }
 
+// A date or a time is no count, also under a domain.
+func TestADateIsNoCount(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	table := w.dataset
+	w.exec(w.super, fmt.Sprintf(`CREATE DOMAIN public.%[1]s_day AS date; ALTER TABLE %[1]s ADD seen %[1]s_day DEFAULT '2024-05-01', ADD at timestamptz DEFAULT '2024-05-01'`, table))
+	w.exec(w.steward, `SELECT dp_unregister($1)`, table)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,seen,at}', 200, 1e-4)`, table, "public."+table)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
+	for column, kind := range map[string]string{"seen": "date", "at": "timestamp with time zone"} {
+		_, err := regress(w.analyst, `SELECT * FROM dp_poisson_regress($1, 1, target => $2, features => '{age}')`, table, column)
+		w.wantError(err, "22023", fmt.Sprintf(`target "%s" is a %s, not a count`, column, kind))
+	}
+	if n := w.spent(); n != 0 {
+		t.Errorf("spent %v", n)
+	}
+}
+
 // The statements of the how-to run as it tells.
 func TestTheHowToOfCountsRuns(t *testing.T) {
 	w, people := newReader(t)

@@ -111,6 +111,19 @@ BEGIN
   END IF;
 END $$;
 
+-- Tells a steward who sets a smaller delta that what was spent counts as more. p_former: the epsilon that it counted as before.
+CREATE OR REPLACE FUNCTION dp_int.tell_recounted(p_account bigint, p_former numeric) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  a dp_int.account;
+BEGIN
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = p_account;
+  IF a.proven_epsilon > p_former AND a.proven_epsilon <> 'Infinity' AND dp_int.shown_epsilon(a.proven_epsilon) <> dp_int.shown_epsilon(p_former) THEN
+    RAISE NOTICE 'dpsidecar: at delta % what is spent counts as epsilon %, not %', a.delta::float8, dp_int.shown_epsilon(a.proven_epsilon), dp_int.shown_epsilon(p_former)
+      USING HINT = 'Both hold: this epsilon at this delta, and the former one at the former delta.';
+  END IF;
+END $$;
+
 -- Tells a steward who sets a budget that nothing is left of it, and one who registers people of whom something was spent what is left.
 CREATE OR REPLACE FUNCTION dp_int.tell_spent(d dp_int.dataset, p_registered boolean) RETURNS void
 LANGUAGE plpgsql STABLE AS $$

@@ -164,6 +164,18 @@ LANGUAGE sql STABLE AS $$
                      THEN format('"%s" is a category beside them, for where_level and for fits by groups; a steward who registers the data set again may name it among the features as well. ', p_column) END)
 $$;
 
+-- Refuses a date or timestamp as the target of counts: it would count as seconds since 1970.
+CREATE OR REPLACE FUNCTION dp_int.refuse_dated_count(p_relid oid, p_target name) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  kind CONSTANT regtype := (SELECT dp_int.domain_base(a.atttypid) FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_target AND a.attnum > 0 AND NOT a.attisdropped);
+BEGIN
+  IF kind IN ('date', 'timestamp', 'timestamptz') THEN
+    RAISE EXCEPTION 'target "%" is a %, not a count', p_target, kind
+      USING ERRCODE = '22023', HINT = 'A count is a whole number from 0 on, such as visits or claims. dp_linear_regress and dp_l1_regress fit dates and times. No privacy budget was spent.';
+  END IF;
+END $$;
+
 -- Raises unless such a column is registered, holds numbers, and is named by no other part of the request.
 CREATE OR REPLACE FUNCTION dp_int.check_beside(d dp_int.dataset, p_target name, p_features name[], p_beside jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -333,6 +345,8 @@ BEGIN
   PERFORM dp_int.refuse_large_delta(d, r, dp_int.requested_delta(m, d, NULL));
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
+  ELSIF dp_int.is_count(m.name) AND NOT dp_int.paid_for(r) THEN
+    PERFORM dp_int.refuse_dated_count(d.relid, target);
   END IF;
   RETURN r;
 END $$;
