@@ -126,6 +126,13 @@ func TestADateIsNoCount(t *testing.T) {
 		_, err := regress(w.analyst, `SELECT * FROM dp_poisson_regress($1, 1, target => $2, features => '{age}')`, table, column)
 		w.wantError(err, "22023", fmt.Sprintf(`target "%s" is a %s, not a count`, column, kind))
 	}
+	for option, ask := range map[string]string{
+		"exposure": `SELECT * FROM dp_poisson_regress($1, 1, features => '{age}', options => '{"exposure": "seen"}')`,
+		"weight":   `SELECT * FROM dp_l1_regress($1, 1, features => '{age}', options => '{"weight": "seen", "max_weight": 5}')`,
+	} {
+		_, err := regress(w.analyst, ask, table)
+		w.wantError(err, "22023", option+` "seen" is a date, not a number`)
+	}
 	if n := w.spent(); n != 0 {
 		t.Errorf("spent %v", n)
 	}

@@ -207,7 +207,7 @@ $$;
 CREATE OR REPLACE FUNCTION public.dp_set_categories(dataset text, categories jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
-  d dp_int.dataset := dp_int.dataset_of(dp_set_categories.dataset);
+  d CONSTANT dp_int.dataset := dp_int.locked_dataset(dp_set_categories.dataset);
   clean jsonb;
   known jsonb;   -- the labels, in the form that these categories have
   whole text;    -- the statement that keeps the categories that are left out
@@ -215,7 +215,6 @@ DECLARE
 BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.refuse_gone(d);
-  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   IF EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = d.id AND j.charge IS NOT NULL) THEN
     RAISE EXCEPTION 'the categories of data set "%" are fixed since its first charge', d.name
       USING ERRCODE = '55000', HINT = 'What was released speaks of these levels. dp_unregister the data set and dp_register it with others: what was spent stays spent. Nothing was changed.';

@@ -8,8 +8,7 @@ LANGUAGE sql STABLE AS $$
     SELECT n.name
       FROM unnest(p_columns) WITH ORDINALITY AS n(name, o)
       JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = n.name
-      JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-     WHERE t.oid = ANY (p_types) OR t.typbasetype = ANY (p_types)
+     WHERE dp_int.domain_base(a.atttypid) = ANY (p_types)
      ORDER BY n.o)
 $$;
 
@@ -23,6 +22,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
   budget_delta float8;
+  usual float8;  -- the delta of a request that gives none: what the steward has set since does not change it
   r dp_int.request;
   asked name[];
 BEGIN
@@ -33,7 +33,8 @@ BEGIN
   d := dp_int.granted_dataset(p_caller, p_dataset, p_spends);
   PERFORM dp_int.check_size(d, p_columns, '{}');
   SELECT a.delta INTO STRICT budget_delta FROM dp_int.account a WHERE a.id = d.account;
-  r.delta := coalesce(p_delta, CASE WHEN budget_delta = 0 THEN 0 ELSE least(1e-6, d.default_delta::float8, budget_delta) END);
+  usual := CASE WHEN budget_delta = 0 THEN 0 ELSE least(1e-6, d.default_delta::float8) END;
+  r.delta := coalesce(p_delta, usual);
   IF NOT (r.delta >= 0 AND r.delta < 1) OR r.delta > 0 AND budget_delta = 0 THEN
     RAISE EXCEPTION '%', CASE WHEN budget_delta = 0 THEN format('the budget of data set "%s" has no delta: delta must be 0, not %s', d.name, p_delta)
                               ELSE format('delta must be at least 0 and below 1, not %s', p_delta) END
@@ -56,7 +57,7 @@ BEGIN
   END IF;
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   IF p_model <> 'moments' THEN  -- whose request is not complete
-    PERFORM dp_int.refuse_large_delta(d, r, 0);
+    PERFORM dp_int.refuse_large_delta(d, r, usual);
   END IF;
   RETURN r;
 END $$;

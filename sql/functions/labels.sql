@@ -109,7 +109,7 @@ END $$;
 CREATE OR REPLACE FUNCTION public.dp_set_labels(dataset text, labels jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
-  d dp_int.dataset := dp_int.dataset_of(dp_set_labels.dataset);
+  d CONSTANT dp_int.dataset := dp_int.locked_dataset(dp_set_labels.dataset);
   former jsonb;  -- what was declared for columns that are not named now
 BEGIN
   PERFORM dp_int.refuse_copy();
@@ -117,7 +117,6 @@ BEGIN
   dp_set_labels.labels := dp_int.canonical_labels(d.relid, dp_set_labels.labels, d.categories);
   PERFORM dp_int.check_labels(d.target, d.features, dp_set_labels.labels, d.categories);
   PERFORM dp_int.refuse_labels_of_boolean(d.relid, l.key::name, l.value) FROM jsonb_each(dp_set_labels.labels) AS l WHERE NOT d.categories ? l.key;
-  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   SELECT n.labels - ARRAY(SELECT jsonb_object_keys(dp_set_labels.labels)) INTO former FROM dp_int.dataset n WHERE n.id = d.id FOR UPDATE;
   UPDATE dp_int.dataset SET labels = dp_set_labels.labels WHERE id = d.id;
   IF former <> '{}' THEN

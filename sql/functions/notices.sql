@@ -119,8 +119,8 @@ DECLARE
 BEGIN
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = p_account;
   IF a.proven_epsilon > p_former AND a.proven_epsilon <> 'Infinity' AND dp_int.shown_epsilon(a.proven_epsilon) <> dp_int.shown_epsilon(p_former) THEN
-    RAISE NOTICE 'dpsidecar: at delta % what is spent counts as epsilon %, not %', a.delta::float8, dp_int.shown_epsilon(a.proven_epsilon), dp_int.shown_epsilon(p_former)
-      USING HINT = 'Both hold: this epsilon at this delta, and the former one at the former delta.';
+    RAISE NOTICE 'dpsidecar: at delta % what is spent counts as epsilon %, not %', a.delta::float8, dp_int.shown_epsilon(a.proven_epsilon), dp_int.shown_epsilon(p_former) || CASE WHEN a.block_width IS NOT NULL THEN ', in the fullest block' ELSE '' END
+      USING HINT = 'The same requests have this epsilon at this delta, and the former one at the former delta.';
   END IF;
 END $$;
 

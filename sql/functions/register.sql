@@ -15,6 +15,23 @@ BEGIN
   RETURN d;
 END $$;
 
+-- The same with its account locked, before the data set as in every function, and as it is under that lock: while the
+-- lock was waited for, the data set may have been changed, or registered again.
+CREATE OR REPLACE FUNCTION dp_int.locked_dataset(p_dataset text) RETURNS dp_int.dataset
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  found dp_int.dataset;
+  d dp_int.dataset;
+BEGIN
+  LOOP
+    found := dp_int.dataset_of(p_dataset);
+    PERFORM FROM dp_int.account WHERE id = found.account FOR UPDATE;
+    d := dp_int.dataset_of(p_dataset);
+    EXIT WHEN d.id = found.id AND d.account = found.account;
+  END LOOP;
+  RETURN d;
+END $$;
+
 -- Raises where the relation of a data set is gone: nothing can be declared about its columns.
 CREATE OR REPLACE FUNCTION dp_int.refuse_gone(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -190,6 +207,12 @@ BEGIN
     IF strange THEN
       RAISE EXCEPTION 'it reads relations that it did not read when it was registered, or its unit refers to people of another account';
     ELSIF NOT noted THEN
+      -- Another account may have got these relations since: seen under the lock that registrations take.
+      LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+      SELECT bool_or(k.account <> d.account) INTO strange FROM dp_int.known_relations(d.relid, d.unit) k;
+      IF strange THEN
+        RAISE EXCEPTION 'it reads relations, or its unit refers to people, of another account';
+      END IF;
       INSERT INTO dp_int.account_relation (account, relid, relation, child)
       SELECT d.account, k.relid, k.relation, k.child FROM dp_int.known_relations(d.relid, d.unit) k
       ON CONFLICT DO NOTHING;
@@ -512,10 +535,9 @@ COMMENT ON FUNCTION public.dp_set_budget IS
 CREATE OR REPLACE FUNCTION public.dp_unregister(dataset text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  d dp_int.dataset := dp_int.dataset_of(dp_unregister.dataset);
+  d CONSTANT dp_int.dataset := dp_int.locked_dataset(dp_unregister.dataset);
   granted CONSTANT text := (SELECT string_agg(format('"%s"', dp_int.role_of(g.principal)), ', ' ORDER BY dp_int.role_of(g.principal)) FROM dp_int.dataset_grant g WHERE g.dataset = d.id AND dp_int.role_of(g.principal) IS NOT NULL);
 BEGIN  -- also in a copy: adopt refuses a data set whose relation is not there
-  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset SET unregistered_at = clock_timestamp() WHERE id = d.id;
   PERFORM dp_int.ledger_budget(d.account, d.name, dp.caller(), '{"unregister": {}}');
   IF granted IS NOT NULL THEN

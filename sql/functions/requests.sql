@@ -164,15 +164,23 @@ LANGUAGE sql STABLE AS $$
                      THEN format('"%s" is a category beside them, for where_level and for fits by groups; a steward who registers the data set again may name it among the features as well. ', p_column) END)
 $$;
 
--- Refuses a date or timestamp as the target of counts: it would count as seconds since 1970.
-CREATE OR REPLACE FUNCTION dp_int.refuse_dated_count(p_relid oid, p_target name) RETURNS void
+-- Refuses a date or timestamp as what is counted, as an exposure or as a weight: it would count as seconds since 1970.
+-- p_beside: as dp_int.beside_of gives it.
+CREATE OR REPLACE FUNCTION dp_int.refuse_dates(p_relid oid, p_model text, p_target name, p_beside jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  kind CONSTANT regtype := (SELECT dp_int.domain_base(a.atttypid) FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_target AND a.attnum > 0 AND NOT a.attisdropped);
+  given record;
 BEGIN
-  IF kind IN ('date', 'timestamp', 'timestamptz') THEN
-    RAISE EXCEPTION 'target "%" is a %, not a count', p_target, kind
-      USING ERRCODE = '22023', HINT = 'A count is a whole number from 0 on, such as visits or claims. dp_linear_regress and dp_l1_regress fit dates and times. No privacy budget was spent.';
+  SELECT c.part, c.name, dp_int.domain_base(a.atttypid)::regtype AS kind INTO given
+    FROM (SELECT 'target' AS part, p_target AS name WHERE dp_int.is_count(p_model)
+          UNION ALL SELECT b.key, b.value FROM jsonb_each_text(p_beside) AS b WHERE b.key IN ('exposure', 'weight')) AS c
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = c.name AND a.attnum > 0 AND NOT a.attisdropped
+   WHERE dp_int.domain_base(a.atttypid) IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
+   LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION '% "%" is a %, not a %', given.part, given.name, given.kind, CASE given.part WHEN 'target' THEN 'count' ELSE 'number' END
+      USING ERRCODE = '22023', HINT = CASE given.part WHEN 'target' THEN 'What is counted is a number that is not negative, such as visits or claims. dp_linear_regress and dp_l1_regress fit dates and times.'
+                                        ELSE 'It would count as seconds since 1970.' END || ' No privacy budget was spent.';
   END IF;
 END $$;
 
@@ -217,7 +225,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.paid_for(r dp_int.request) RETURNS boolean
 LANGUAGE sql STABLE AS $$
   SELECT NOT r.fresh AND (dp_int.kept_release(r.dataset, r.hash) IS NOT NULL
-                          OR EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = r.dataset AND j.request_hash = r.hash AND j.state = 'reading' AND NOT j.fresh))
+                          OR EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = r.dataset AND j.request_hash = r.hash AND j.state = 'reading'))
 $$;
 
 -- Refuses a delta above the account's: its noise is that of a larger eps, which it costs, and which the caller did not give.
@@ -345,8 +353,9 @@ BEGIN
   PERFORM dp_int.refuse_large_delta(d, r, dp_int.requested_delta(m, d, NULL));
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
-  ELSIF dp_int.is_count(m.name) AND NOT dp_int.paid_for(r) THEN
-    PERFORM dp_int.refuse_dated_count(d.relid, target);
+  END IF;
+  IF NOT dp_int.paid_for(r) THEN
+    PERFORM dp_int.refuse_dates(d.relid, p_model, target, dp_int.beside_of(p_model, clean));
   END IF;
   RETURN r;
 END $$;

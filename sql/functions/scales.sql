@@ -107,7 +107,7 @@ END $$;
 CREATE OR REPLACE FUNCTION public.dp_set_scales(dataset text, scales jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
-  d dp_int.dataset := dp_int.dataset_of(dp_set_scales.dataset);
+  d dp_int.dataset := dp_int.locked_dataset(dp_set_scales.dataset);
   given CONSTANT jsonb := dp_set_scales.scales;
 BEGIN
   PERFORM dp_int.refuse_copy();
@@ -115,7 +115,6 @@ BEGIN
   PERFORM dp_int.check_scales(d.target || d.features, CASE jsonb_typeof(given) WHEN 'object'
     THEN (SELECT coalesce(jsonb_object_agg(s.key, CASE s.value WHEN 'null' THEN '1' ELSE s.value END), '{}') FROM jsonb_each(given) AS s) ELSE given END,
     (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(d.categories) AS c WHERE given -> c.key IS DISTINCT FROM 'null'));
-  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset n
      SET scales = (SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}') FROM jsonb_each(n.scales || given) AS s WHERE s.value <> 'null'),
          first_scales = coalesce(n.first_scales, n.scales)
