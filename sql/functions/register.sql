@@ -209,8 +209,7 @@ BEGIN
     ELSIF NOT noted THEN
       -- Another account may have got these relations since: seen under the lock that registrations take.
       LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
-      SELECT bool_or(k.account <> d.account) INTO strange FROM dp_int.known_relations(d.relid, d.unit) k;
-      IF strange THEN
+      IF EXISTS (SELECT FROM dp_int.known_relations(d.relid, d.unit) k WHERE k.account <> d.account) THEN
         RAISE EXCEPTION 'it reads relations, or its unit refers to people, of another account';
       END IF;
       INSERT INTO dp_int.account_relation (account, relid, relation, child)
