@@ -20,14 +20,14 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.locked_dataset(p_dataset text) RETURNS dp_int.dataset
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  found dp_int.dataset;
+  before dp_int.dataset;
   d dp_int.dataset;
 BEGIN
   LOOP
-    found := dp_int.dataset_of(p_dataset);
-    PERFORM FROM dp_int.account WHERE id = found.account FOR UPDATE;
+    before := dp_int.dataset_of(p_dataset);
+    PERFORM FROM dp_int.account WHERE id = before.account FOR UPDATE;
     d := dp_int.dataset_of(p_dataset);
-    EXIT WHEN d.id = found.id AND d.account = found.account;
+    EXIT WHEN d.id = before.id AND d.account = before.account;
   END LOOP;
   RETURN d;
 END $$;
