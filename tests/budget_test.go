@@ -760,7 +760,7 @@ func TestNoCostGivesBudgetBack(t *testing.T) {
 	}
 }
 
-// A steward who sets a smaller delta is told that what was spent counts as more. A larger one, or another epsilon, says
+// A steward who sets a smaller delta, or registers people again with one, is told that what was spent counts as more. A larger one, or another epsilon, says
 // nothing of the kind.
 func TestASmallerDeltaSaysThatMoreIsSpent(t *testing.T) {
 	w := newWorld(t, 4, 1e-5)
@@ -778,6 +778,12 @@ func TestASmallerDeltaSaysThatMoreIsSpent(t *testing.T) {
 	w.exec(steward, `SELECT dp_set_budget($1, 3, 1e-5)`, w.dataset)
 	if more := heard()[told:]; len(more) > 0 {
 		t.Errorf("told %q", more)
+	}
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	told = len(heard())
+	w.exec(steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 4, 1e-7)`, w.dataset, "public."+w.dataset)
+	if more := heard()[told:]; !slices.Contains(more, want) {
+		t.Errorf("told %q by a registration, want %q", more, want)
 	}
 }
 

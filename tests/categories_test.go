@@ -486,3 +486,45 @@ func TestCategoriesThroughViewsAndPartitions(t *testing.T) {
 		}
 	}
 }
+
+func TestAQueuedJobHasTheCategoriesOfToday(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	w.categorised(2000)
+	if err := w.registerCategories(`{"region": ["north", "*"], "size": "enum", "outcome": ["lost", "won"]}`); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	submit := func(call string) string { return one[string](w, w.analyst, `SELECT `+call+`::text`, w.dataset) }
+	narrowed := []string{
+		submit(`dp_submit('linear', $1, 1, features => '{age,region}')`),
+		submit(`dp_submit('linear', $1, 1, features => '{age,code}')`),
+		submit(`dp_submit('linear', $1, 1, features => '{age}', options => '{"where_level": {"region": ["north"]}}')`),
+		submit(`dp_submit('linear', $1, 1, features => '{age}', options => '{"by": "region"}')`),
+		submit(`dp_submit('describe', $1, 1, target => 'region')`),
+	}
+	kept := []string{
+		submit(`dp_submit('linear', $1, 1, features => '{age,size}')`),
+		submit(`dp_submit('linear', $1, 1, features => '{age}', options => '{"by": "insured"}')`),
+		submit(`dp_submit('moments', $1, 1, features => '{paid,age}')`),
+	}
+	w.exec(w.steward, `SELECT dp_set_categories($1, '{"region": ["north", "south", "*"], "size": "enum", "outcome": ["lost", "won"], "code": [0, 1, 2]}')`, w.dataset)
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("all jobs have ended", func() bool {
+		return one[int](w, w.super, `SELECT count(*)::int FROM dp_int.job j JOIN dp_int.dataset d ON d.id = j.dataset WHERE d.name = $1 AND j.finished_at IS NULL`, w.dataset) == 0
+	})
+	for _, job := range narrowed {
+		if got := one[string](w, w.super, `SELECT concat_ws(' ', sqlstate, message, hint) FROM dp_int.job WHERE id = $1`, job); !strings.Contains(got, "DP004 the categories") || !strings.Contains(got, "No privacy budget was spent") {
+			t.Errorf("a job under levels that are no longer declared: %s", got)
+		}
+	}
+	for _, job := range kept {
+		if state := w.jobState(job); state != "done" {
+			t.Errorf("a job whose levels stayed is %s: %s", state, one[string](w, w.super, `SELECT concat_ws(' ', sqlstate, message, hint) FROM dp_int.job WHERE id = $1`, job))
+		}
+	}
+	if charges := one[int](w, w.super, `SELECT count(charge)::int FROM dp_int.job j JOIN dp_int.dataset d ON d.id = j.dataset WHERE d.name = $1`, w.dataset); charges != len(kept) {
+		t.Errorf("%d jobs were charged", charges)
+	}
+}

@@ -1012,7 +1012,7 @@ var mutants = []mutant{
 	{"a job that was charged is tried again under the scales of today", "sql/functions/jobs.sql",
 		`dp_int.request_scales(d.id, p_request)`, `d.scales`, []tests{{"./tests", "TestJobsKeepTheirScales"}}},
 	{"fits are charged under scales that were taken back", "sql/functions/jobs.sql",
-		"  PERFORM dp_int.refuse_former_scales(j);\n", "", []tests{{"./tests", "TestJobsKeepTheirScales"}}},
+		"  PERFORM dp_int.refuse_former(j);\n", "", []tests{{"./tests", "TestJobsKeepTheirScales"}, {"./tests", "TestAQueuedJobHasTheCategoriesOfToday"}}},
 	{"one row is in every block", "internal/dpsco/aggregate.go",
 		`x.Pick(rows)`, `x.Pick(append(rows[:len(rows):len(rows)], 0))`, []tests{{"./internal/dpsco", "TestANeighbour"}}},
 	{"the reserve of delta is spent twice", "internal/dpsco/problem.go",

@@ -441,6 +441,30 @@ BEGIN
   RETURN (SELECT dp_int.function_versions(d.relid) FROM dp_int.dataset d WHERE d.id = p_dataset AND (d.options ->> 'total')::boolean);
 END $$;
 
+-- Refuses to charge a request under scales or categories that a steward has changed since it was made. A
+-- request that names no scales, such as a score, passes; it has the categories of its release. Called under the
+-- lock of the account, which dp_set_scales and dp_set_categories take too.
+CREATE OR REPLACE FUNCTION dp_int.refuse_former(j dp_int.job) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  d dp_int.dataset;
+  grouped CONSTANT text := j.request #>> '{options,by}';
+  columns CONSTANT name[] := array_remove(ARRAY[(j.request ->> 'target')::name, grouped::name] || ARRAY(SELECT f::name FROM jsonb_array_elements_text(j.request -> 'features') AS f), NULL);
+  changed text;
+BEGIN
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = j.dataset;
+  IF j.request -> 'scales' <> dp_int.scales_of(d.scales, j.request) THEN
+    changed := 'scales';
+  ELSIF j.model <> 'score' AND j.request -> 'categories' IS DISTINCT FROM
+        dp_int.levels_of_request(dp_int.with_levels_of(d, grouped), columns, coalesce(j.request -> 'where_level', '{}')) -> 'categories' THEN
+    changed := 'categories';
+  END IF;
+  IF changed IS NOT NULL THEN
+    RAISE EXCEPTION 'the % of data set "%" were changed after this was asked', changed, d.name
+      USING ERRCODE = 'DP004', HINT = format('Ask again: the request is then made under the %s that dp.datasets shows now. No privacy budget was spent.', changed);
+  END IF;
+END $$;
+
 -- claimed -> charged. The worker holds a snapshot and locks on the relation, so that the relation checked
 -- here is the one it will read. Returns false when the job was unwanted and has been ended. Raises,
 -- without a charge, DP002, DP004, DP005 or 42501; 40001 when the account has another accounting or order
@@ -488,7 +512,7 @@ BEGIN
   IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
     RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
   END IF;
-  PERFORM dp_int.refuse_former_scales(j);
+  PERFORM dp_int.refuse_former(j);
   UPDATE dp_int.job SET state = 'charged', charge = charge_id, row_count = p_row_count, plan = p_plan WHERE id = p_job;
   RETURN true;
 END $$;

@@ -261,6 +261,7 @@ BEGIN
        SET accounting = a.accounting, renyi_order = a.renyi_order, epsilon = a.epsilon, delta = a.delta, cap = a.cap
      WHERE n.id = a.id;
     PERFORM dp_int.prove(a.id);
+    PERFORM dp_int.tell_recounted(a.id, a.proven_epsilon);
   END IF;
   RETURN a;
 END $$;
@@ -498,7 +499,6 @@ DECLARE
   d dp_int.dataset;
   a dp_int.account;
   former numeric;  -- the account's epsilon
-  spent numeric;  -- the epsilon spent at its delta
   eps numeric;
   del numeric;
 BEGIN
@@ -513,7 +513,6 @@ BEGIN
     RAISE EXCEPTION 'another data set shows the same people with delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Keep its delta.';
   END IF;
   former := a.epsilon;
-  spent := a.proven_epsilon;
   a := dp_int.keep_account(a, a.accounting, eps, del);
   UPDATE dp_int.dataset SET epsilon = eps, delta = del, cap = a.cap WHERE id = d.id;
   -- With another delta, or another order, the limits in the account's unit change too.
@@ -525,7 +524,6 @@ BEGIN
   PERFORM dp_int.ledger_budget(a.id, d.name, dp.caller(), jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
   PERFORM dp_int.tell_large_budget(dp_int.dataset_of(d.name));
   PERFORM dp_int.tell_siblings(d, former);
-  PERFORM dp_int.tell_recounted(a.id, spent);
   PERFORM dp_int.tell_spent(dp_int.dataset_of(d.name), false);
 END $$;
 COMMENT ON FUNCTION public.dp_set_budget IS

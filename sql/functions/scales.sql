@@ -89,21 +89,6 @@ LANGUAGE sql STABLE AS $$
   SELECT sha256(convert_to((CASE WHEN p_request -> 'scales' = dp_int.first_scales(p_dataset, p_request) THEN p_request - 'scales' ELSE p_request END)::text, 'UTF8'))
 $$;
 
--- Refuses to charge a request under scales that a steward has changed since the request was made. A
--- request that names no scales, such as a score, passes. Called under the lock of the account, which
--- dp_set_scales takes too.
-CREATE OR REPLACE FUNCTION dp_int.refuse_former_scales(j dp_int.job) RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-  d dp_int.dataset;
-BEGIN
-  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = j.dataset;
-  IF j.request -> 'scales' <> dp_int.scales_of(d.scales, j.request) THEN
-    RAISE EXCEPTION 'the scales of data set "%" were changed after this was asked', d.name
-      USING ERRCODE = 'DP004', HINT = 'Ask again: the request is then made under the scales that dp.datasets shows now. No privacy budget was spent.';
-  END IF;
-END $$;
-
 CREATE OR REPLACE FUNCTION public.dp_set_scales(dataset text, scales jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
