@@ -32,10 +32,11 @@ type answer struct {
 	snapshot time.Time
 }
 
-// paidBy reports whether the charge of a job that reads is that of the plan that was drawn.
+// paidBy reports whether the charge of a job that reads is that of the plan that was drawn: one for as many rows too, which
+// not every event tells.
 func (a *answer) paidBy(c *claim) bool {
 	event, err := privacy.UnmarshalEvent(c.Event)
-	return err == nil && sameEvent(event, a.plan.Event)
+	return err == nil && sameEvent(event, a.plan.Event) && c.RowCount != nil && *c.RowCount == int64(a.plan.Shape.N)
 }
 
 // keep stores the answer of a job, and returns the one that is to be published: an earlier one, where two

@@ -36,19 +36,22 @@ END $$;
 
 -- The release of the same coefficients of the same model under the same scales and options, from which
 -- dp_explain forecasts the noise: first those that record the noise of their coefficients, of these the
--- one with the eps nearest to the request's, of several the latest. A release without recorded noise is
+-- one with the eps nearest to the request's, of several the latest. Only the newest thousand releases of
+-- the model are looked at, so that the answer takes no longer as they accumulate. A release without recorded noise is
 -- returned without it; NULL where there is no release. Releases are public to all who may ask about their
 -- data set. The options that are left out of the comparison choose a method, which the result names, or a
 -- number of rows, which it counts.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
+  WITH newest AS MATERIALIZED (
+    SELECT n.id, n.job FROM dp_int.release n WHERE n.dataset = p_dataset AND n.model = p_request ->> 'model' ORDER BY n.released_at DESC LIMIT 1000)
   SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', coalesce(r.why_null, min(c.why_null)), 'rows', r.parameters -> 'rows',
                             'noise_multiplier', r.parameters -> 'noise_multiplier', 'noise', CASE WHEN bool_and(c.noise > 0) THEN jsonb_object_agg(c.term, c.noise) END)
-    FROM dp_int.release r
-    JOIN dp_int.job j ON j.id = r.job
+    FROM newest
+    JOIN dp_int.release r ON r.id = newest.id
+    JOIN dp_int.job j ON j.id = newest.job
     JOIN dp_int.coefficient c ON c.release = r.id
-   WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
-     AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
+   WHERE (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
      AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level') AND NOT p_request -> 'options' ? 'by'
      AND (j.request -> 'options') - '{method,residual_scale,sample_rows}'::text[] = (p_request -> 'options') - '{method,residual_scale,sample_rows}'::text[]
