@@ -3,6 +3,10 @@ package job
 import (
 	"strconv"
 	"testing"
+
+	"dpsidecar/internal/dpsco/plan"
+	"dpsidecar/internal/dpsco/table"
+	"dpsidecar/internal/privacy"
 )
 
 // The newest answers are kept; of older ones it is known that they were drawn.
@@ -26,5 +30,19 @@ func TestDrawnAnswersAreKept(t *testing.T) {
 	d.forget("0")
 	if _, ok := d.find("3"); ok || len(d.order) != mostDrawn-1 || len(d.of) != mostDrawn+1 {
 		t.Errorf("%d answers of %d jobs are left", len(d.order), len(d.of))
+	}
+}
+
+// An event may leave the number of rows out: an answer about other rows than were charged is none of that charge.
+func TestAnAnswerIsForAsManyRowsAsWereCharged(t *testing.T) {
+	event, err := privacy.MarshalEvent(privacy.ZCDP{Rho: .01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := &answer{fitted: fitted{plan: &plan.Plan{Event: privacy.ZCDP{Rho: .01}, Shape: table.Shape{N: 20_000}}}}
+	for rows, want := range map[int64]bool{20_000: true, 200_000: false} {
+		if got := drawn.paidBy(&claim{Event: event, RowCount: &rows}); got != want {
+			t.Errorf("drawn of 20000 rows, charged for %d: %v", rows, got)
+		}
 	}
 }

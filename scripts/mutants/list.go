@@ -1371,6 +1371,8 @@ var mutants = []mutant{
 		"		return r, s.asParked(ctx, c, err, notRead)\n	}\n	return r, s.recheckRead", "		return r, parked(err.Error())\n	}\n	return r, s.recheckRead", []tests{{"./tests", "TestAnOracleOfErrors"}}},
 	{"a metric that is no number has the noise drawn again", "internal/dpsco/release/release.go",
 		"	if !numeric.IsFinite(v) {\n		return nil", "	if false {\n		return nil", []tests{{"./internal/dpsco", "TestWhateverIsReleasedBecomesAResult"}}},
+	{"what was drawn of other rows than were charged is published", "internal/job/drawn.go",
+		` && c.RowCount != nil && *c.RowCount == int64(a.plan.Shape.N)`, ``, []tests{{"./internal/job", "TestAnAnswerIsForAsManyRowsAsWereCharged"}}},
 	{"what was drawn for a charge that was lost is published for the next", "internal/job/drawn.go",
 		"		s.drawn.forget(c.ID)\n		return nil, false", "		return nil, false", []tests{{"./internal/job", "TestAnAnswerIsForTheChargeItWasDrawnFor"}}},
 	{"what cannot be published is drawn again", "internal/job/publish.go",
