@@ -760,8 +760,8 @@ func TestNoCostGivesBudgetBack(t *testing.T) {
 	}
 }
 
-// A steward who sets a smaller delta, or registers people again with one, is told that what was spent counts as more. A larger one, or another epsilon, says
-// nothing of the kind.
+// A steward who sets a smaller delta, or registers people again with one, is told that what was spent counts as more. A
+// larger one, or another epsilon, says nothing of the kind.
 func TestASmallerDeltaSaysThatMoreIsSpent(t *testing.T) {
 	w := newWorld(t, 4, 1e-5)
 	w.mustCharge(privacy.ZCDP{Rho: .01})

@@ -487,6 +487,7 @@ func TestCategoriesThroughViewsAndPartitions(t *testing.T) {
 	}
 }
 
+// What waits while a steward changes the levels of its columns is refused; what asks about other columns is not.
 func TestAQueuedJobHasTheCategoriesOfToday(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
 	w.categorised(2000)
@@ -495,7 +496,7 @@ func TestAQueuedJobHasTheCategoriesOfToday(t *testing.T) {
 	}
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 	submit := func(call string) string { return one[string](w, w.analyst, `SELECT `+call+`::text`, w.dataset) }
-	narrowed := []string{
+	outdated := []string{
 		submit(`dp_submit('linear', $1, 1, features => '{age,region}')`),
 		submit(`dp_submit('linear', $1, 1, features => '{age,code}')`),
 		submit(`dp_submit('linear', $1, 1, features => '{age}', options => '{"where_level": {"region": ["north"]}}')`),
@@ -514,7 +515,7 @@ func TestAQueuedJobHasTheCategoriesOfToday(t *testing.T) {
 	w.eventually("all jobs have ended", func() bool {
 		return one[int](w, w.super, `SELECT count(*)::int FROM dp_int.job j JOIN dp_int.dataset d ON d.id = j.dataset WHERE d.name = $1 AND j.finished_at IS NULL`, w.dataset) == 0
 	})
-	for _, job := range narrowed {
+	for _, job := range outdated {
 		if got := one[string](w, w.super, `SELECT concat_ws(' ', sqlstate, message, hint) FROM dp_int.job WHERE id = $1`, job); !strings.Contains(got, "DP004 the categories") || !strings.Contains(got, "No privacy budget was spent") {
 			t.Errorf("a job under levels that are no longer declared: %s", got)
 		}

@@ -37,10 +37,10 @@ END $$;
 -- The release of the same coefficients of the same model under the same scales and options, from which
 -- dp_explain forecasts the noise: first those that record the noise of their coefficients, of these the
 -- one with the eps nearest to the request's, of several the latest. Only the newest thousand releases of
--- the model are looked at, so that the answer takes no longer as they accumulate. A release without recorded noise is
--- returned without it; NULL where there is no release. Releases are public to all who may ask about their
--- data set. The options that are left out of the comparison choose a method, which the result names, or a
--- number of rows, which it counts.
+-- the model are compared: to compare every one took seconds where there were 100,000. A release without
+-- recorded noise is returned without it; NULL where there is no release. Releases are public to all who may
+-- ask about their data set. The options that are left out of the comparison choose a method, which the
+-- result names, or a number of rows, which it counts.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   WITH newest AS MATERIALIZED (

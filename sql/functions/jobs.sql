@@ -442,9 +442,9 @@ BEGIN
 END $$;
 
 -- Refuses to charge a request under scales or categories that a steward has changed since it was made. A
--- request that names no scales, such as a score, passes; it has the categories of its release. Called under the
--- lock of the account, which dp_set_scales and dp_set_categories take too.
-CREATE OR REPLACE FUNCTION dp_int.refuse_former(j dp_int.job) RETURNS void
+-- score has those of its release, and passes. Called under the lock of the account, which dp_set_scales and
+-- dp_set_categories take too.
+CREATE OR REPLACE FUNCTION dp_int.refuse_outdated_request(j dp_int.job) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   d dp_int.dataset;
@@ -512,7 +512,7 @@ BEGIN
   IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
     RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
   END IF;
-  PERFORM dp_int.refuse_former(j);
+  PERFORM dp_int.refuse_outdated_request(j);
   UPDATE dp_int.job SET state = 'charged', charge = charge_id, row_count = p_row_count, plan = p_plan WHERE id = p_job;
   RETURN true;
 END $$;
