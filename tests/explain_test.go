@@ -313,6 +313,34 @@ func TestExplainWithoutASidecar(t *testing.T) {
 	}
 }
 
+// A question for which rows are counted keeps no other waiting, and is answered in time.
+func TestALongCountKeepsNoQuestionWaiting(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 100, 0)
+	w.serve()
+	w.slowToCount(300)
+	first := w.connect(w.system.URL(w.person))
+	answer := make(chan error, 1)
+	var said string
+	go func() {
+		answer <- first.QueryRow(context.Background(), `SELECT string_agg(value, '; ') FROM dp_explain('l1', 'sleeper', 1)`).Scan(&said)
+	}()
+	w.eventually("rows are counted for the question and for the registration", func() bool {
+		return one[int](w, w.super, `SELECT count(*) FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND wait_event = 'PgSleep'`) == 2
+	})
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 1)`, w.dataset); said["possible"] != "yes" {
+		t.Errorf("%v", said)
+	}
+	select {
+	case err := <-answer:
+		t.Errorf("the first question is answered before the second: %v, %s", err, said)
+	default:
+		if err := <-answer; err != nil || !strings.Contains(said, "not counted within") {
+			t.Errorf("%v: %s", err, said)
+		}
+	}
+}
+
 // Whoever else may ask about the data set does not see the answer to a question.
 func TestAnswersBelongToWhoAsked(t *testing.T) {
 	w := newWorld(t, 1, 0)

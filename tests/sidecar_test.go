@@ -400,6 +400,61 @@ func TestAJobCanceledWhileItCountsIsDropped(t *testing.T) {
 	w.eventually("the count has ended", func() bool { return !one[bool](w, w.super, sleeping) })
 }
 
+// The statements of a sidecar that is gone end on the server too.
+func TestStatementsOfALostSidecarEnd(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 100, 0)
+	through := w.serveBehind()
+	w.slowToCount(300)
+	w.eventually("it counts", func() bool { return one[bool](w, w.super, sleeping) })
+	through.listener.Close()
+	through.cut()
+	w.within(time.Minute, "the count has ended", func() bool { return !one[bool](w, w.super, sleeping) })
+}
+
+// While a sidecar that stops lets its jobs end, the database takes it to be alive: callers who wait for such a job would
+// give up otherwise.
+func TestASidecarThatStopsIsAliveUntilItsJobsEnd(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 100, 0)
+	config, err := pgxpool.ParseConfig(w.system.URL("dp_sidecar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	s := job.New(job.Config{Database: config, Schema: sql.Current(), Version: "test", Log: slog.New(slog.DiscardHandler), Grace: time.Minute})
+	go func() { ended <- s.Run(ctx) }()
+	alive := func() bool { return one[int](w, w.super, `SELECT dp_int.sidecars_alive()`) == 1 }
+	w.eventually("it is alive", alive)
+	w.slowToCount(15)
+	answer := make(chan error, 1)
+	go func() { _, err := regress(w.analyst, ask, "sleeper", 0.5); answer <- err }()
+	w.eventually("it reads", func() bool {
+		return one[bool](w, w.super, `SELECT EXISTS (SELECT FROM dp_int.job WHERE state = 'reading')`)
+	})
+	stop()
+	for waiting := true; waiting; {
+		select {
+		case err := <-answer:
+			if err != nil {
+				t.Error(err)
+			}
+			waiting = false
+		case <-time.After(100 * time.Millisecond):
+			if !alive() && one[bool](w, w.super, `SELECT bool_and(finished_at IS NULL) FROM dp_int.job`) {
+				t.Fatal("the job runs, and the database takes its sidecar to be gone")
+			}
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if alive() {
+		t.Error("it has stopped, and is alive")
+	}
+}
+
 // A long count of rows keeps the sidecar from nothing else.
 func TestASlowCountStopsNoHeartbeat(t *testing.T) {
 	t.Parallel()

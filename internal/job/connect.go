@@ -34,10 +34,16 @@ func pinSettings(config *pgx.ConnConfig) {
 	} {
 		config.RuntimeParams[name] = value
 	}
-	// Settings that not every server has: of Postgres 17, and of the last minor versions before it.
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		// The statements of a sidecar that was killed, or whose machine is gone, end soon. A server whose system
+		// cannot tell that a client is gone refuses the first; then they end when they send their answer.
+		if err := conn.Exec(ctx, "SET client_connection_check_interval = '10s'").Close(); err != nil && conn.IsClosed() {
+			return err
+		}
+		// The last two are settings that not every server has: of Postgres 17, and of the last minor versions before it.
 		return conn.Exec(ctx, `SELECT pg_catalog.set_config(name, value, false)
-			FROM (VALUES ('transaction_timeout', '0'), ('restrict_nonsystem_relation_kind', '')) AS v(name, value)
+			FROM (VALUES ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3'),
+			             ('transaction_timeout', '0'), ('restrict_nonsystem_relation_kind', '')) AS v(name, value)
 			WHERE pg_catalog.current_setting(name, true) IS NOT NULL`).Close()
 	}
 }

@@ -36,6 +36,13 @@ func (e *explanation) add(name, value string) {
 	e.Properties = append(e.Properties, property{name, value})
 }
 
+// explainers is the number of questions that are answered at a time: one may have to count rows first.
+const explainers = 3
+
+// countTime bounds how long rows are counted for a question. A question that has no answer after
+// dp_int.inquiry_lease() is given out again, and its caller waits for dp_int.answer_patience().
+const countTime = 45 * time.Second
+
 // explainAll answers questions until ctx ends. It does not use the workers, so that a long fit does not
 // delay answers. A question that was taken is answered even if ctx ends meanwhile.
 func (s *Sidecar) explainAll(ctx, working context.Context) {
@@ -54,12 +61,13 @@ func (s *Sidecar) explainAll(ctx, working context.Context) {
 	}
 }
 
-// explainNext answers one question, if there is any.
+// explainNext answers one question, if there is any, and has the next one answered meanwhile.
 func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 	var text []byte
 	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.inquiry_take()").Scan(&text); err != nil || text == nil {
 		return false, err
 	}
+	signal(s.inquired)
 	c := new(claim)
 	if err := json.Unmarshal(text, c); err != nil {
 		return true, fmt.Errorf("question: %w", err)
@@ -148,11 +156,24 @@ func (e *explanation) impossible(err error) (*explanation, error) {
 }
 
 // publicRows returns the published number of rows; without one it counts them.
+//
+// Errors: a failure if that takes longer than countTime.
 func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 	if c.Dataset.RowCount != nil {
 		return *c.Dataset.RowCount, nil
 	}
-	return s.countRows(ctx, c.Dataset.ID, c.relation(), c.persons())
+	limited, done := context.WithTimeout(ctx, countTime)
+	defer done()
+	n, err := s.countRows(limited, c.Dataset.ID, c.relation(), c.persons())
+	if err == nil || limited.Err() == nil || ctx.Err() != nil {
+		return n, err
+	}
+	message := fmt.Sprintf("the rows are not counted within %d s", int(countTime.Seconds()))
+	if c.window() != nil {
+		return 0, &failure{"DP004", message, "Have a shorter window explained. A request counts them in the time that it needs. " + nothingSpent}
+	}
+	signal(s.registered)
+	return 0, &failure{"DP004", message, "Counting goes on: ask again once dp.datasets shows row_count. A request counts them in the time that it needs. " + nothingSpent}
 }
 
 // addPlan adds the method, the reason for its choice and every public parameter.

@@ -12,7 +12,8 @@ import (
 )
 
 // listen maintains the session by which the database knows that this sidecar is alive: it sends heartbeats,
-// and wakes workers on notifications. It reconnects until ctx ends; a permanent error cancels the sidecar.
+// and wakes workers on notifications. It reconnects until ctx ends; a permanent error ends it, and cancels the
+// sidecar.
 func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		started := time.Now()
@@ -21,6 +22,7 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 		if permanent(err) {
 			s.log.Error("cannot serve any more", "error", err)
 			cancel(err)
+			return
 		}
 		if ctx.Err() != nil {
 			return

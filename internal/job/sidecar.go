@@ -106,24 +106,32 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	}
 	defer s.pool.Close()
 
-	// Jobs may continue for the grace period after ctx ends.
+	// Jobs may continue for the grace period after ctx ends. The session that listens goes on as long as they
+	// do: callers who wait give up soon after the database takes no sidecar to be alive.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
+	serving, end := context.WithCancel(working)
+	defer end()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var workers sync.WaitGroup
 	if err := s.checkDatabase(ctx, s.autocommit); permanent(err) {
 		s.log.Error("cannot serve", "error", err)
 		return err
 	}
+	var workers, services sync.WaitGroup
 	for range s.config.Jobs {
 		workers.Go(func() { s.work(ctx, working) })
 	}
-	workers.Go(func() { s.explainAll(ctx, working) })
-	workers.Go(func() { s.countRegistered(ctx) })
-	s.listen(ctx, cancel)
+	for range explainers {
+		services.Go(func() { s.explainAll(serving, working) })
+	}
+	services.Go(func() { s.countRegistered(ctx) })
+	services.Go(func() { s.listen(serving, cancel) })
+	<-ctx.Done()
 	timer := time.AfterFunc(s.config.Grace, func() { stop(errShutdown) })
 	workers.Wait()
+	end()
+	services.Wait()
 	timer.Stop()
 	s.deregister()
 	if err := context.Cause(ctx); permanent(err) {
@@ -138,7 +146,7 @@ func (s *Sidecar) openPool(ctx context.Context) (err error) {
 	pinSettings(config.ConnConfig)
 	s.listener = config.ConnConfig.Copy()
 	arrowio.Tune(config.ConnConfig)
-	config.MaxConns = int32(2*s.config.Jobs + 5) // a reader and a writer for each job, for explanations and for row counts, and one to spare
+	config.MaxConns = int32(2*(s.config.Jobs+explainers+1) + 1) // a reader and a writer for each job, each explanation and row counts, and one to spare
 	s.pool, err = pgxpool.NewWithConfig(ctx, config)
 	s.autocommit = autocommit{s.pool}
 	return err

@@ -65,6 +65,11 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.answer_patience() RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT interval '60 s' $$;
 
+-- The time after which a question without an answer is given out again: longer than a sidecar counts rows
+-- for one (countTime in package job).
+CREATE OR REPLACE FUNCTION dp_int.inquiry_lease() RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$ SELECT interval '50 s' $$;
+
 -- The next question, or NULL. A question that its sidecar has not answered is given out again only while
 -- its caller may still wait: one that no sidecar can answer would otherwise return for ever.
 CREATE OR REPLACE FUNCTION dp_int.inquiry_take() RETURNS jsonb
@@ -75,7 +80,7 @@ BEGIN
   UPDATE dp_int.inquiry
      SET taken_at = clock_timestamp()
    WHERE id = (SELECT id FROM dp_int.inquiry
-                WHERE answer IS NULL AND asked_at > clock_timestamp() - dp_int.answer_patience() AND coalesce(taken_at < clock_timestamp() - interval '20 s', true)
+                WHERE answer IS NULL AND asked_at > clock_timestamp() - dp_int.answer_patience() AND coalesce(taken_at < clock_timestamp() - dp_int.inquiry_lease(), true)
                 ORDER BY asked_at FOR UPDATE SKIP LOCKED LIMIT 1)
   RETURNING * INTO q;
   RETURN CASE WHEN FOUND THEN
