@@ -19,6 +19,15 @@ func (c *Config) Before(happen func(context.Context)) {
 	}
 }
 
+// Change changes the result of every fit.
+func (c *Config) Change(change func(*release.Result)) {
+	c.runPlan = func(ctx context.Context, p *plan.Plan, x table.Data, src *mech.Source) (release.Result, error) {
+		r, err := runPlan(ctx, p, x, src)
+		change(&r)
+		return r, err
+	}
+}
+
 // PublishAtOnce makes a mutant, which waits for no public time.
 func (c *Config) PublishAtOnce() {
 	c.sleepUntil = func(ctx context.Context, _ time.Time) error { return ctx.Err() }

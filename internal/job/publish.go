@@ -153,8 +153,15 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	}
 }
 
-// publish publishes a job's result at the time of its step, or returns the reason why there is none.
-func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) error {
+// publish publishes a job's result at the time of its step, or returns the reason why there is none. A panic
+// is one, as in fit.
+func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.Error("panic", "job", c.ID, "error", mech.CatchPanic(v))
+			err = fitPanicked
+		}
+	}()
 	var panicked *mech.CaughtPanic
 	switch {
 	case errors.As(f.err, &panicked):
@@ -173,7 +180,7 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	if f.result.Groups != nil {
 		return s.publishGroups(ctx, c, f, step)
 	}
-	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
+	err = s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
 		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, c.naming().knownErrors(f.result))
 	return ledger.Explain(err)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"dpsidecar/internal/dev"
+	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/job"
 	"dpsidecar/sql"
 )
@@ -167,6 +168,22 @@ func TestAPanicParksItsJob(t *testing.T) {
 	}
 	if late := w.text(w.super, `SELECT count(*)::text FROM dp_int.job WHERE state <> 'done'`); late != "0" {
 		t.Errorf("%s jobs are not done", late)
+	}
+}
+
+// So does one while a result is made ready for the database.
+func TestAPanicOfAPublicationParksItsJob(t *testing.T) {
+	w := newSystem(t)
+	var once sync.Once
+	w.serve(func(c *job.Config) {
+		c.Change(func(r *release.Result) { once.Do(func() { r.Low, r.High = []float64{4711}, nil }) })
+	})
+	id := w.submit(1, `{}`)
+	w.until("it is parked", func() bool {
+		return strings.Contains(w.status(id), "DP004 a fault in dpsidecar ended the job The privacy budget is spent, once")
+	})
+	if other := w.submit(2, `{}`); true {
+		w.until("the sidecar goes on", func() bool { return strings.HasPrefix(w.status(other), "done") })
 	}
 }
 
