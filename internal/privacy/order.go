@@ -9,7 +9,7 @@ import (
 // RecommendedOrder returns the order of the grid nearest to 1 + sqrt(ln(1/delta)/rho).
 // For a budget that is spent on Gaussian noise it is close to the best one.
 func RecommendedOrder(b Budget) float64 {
-	best := 1 + math.Sqrt(-math.Log(b.Delta)/ZCDPRho(b.Epsilon, b.Delta))
+	best := 1 + math.Sqrt(-ln(b.Delta)/ZCDPRho(b.Epsilon, b.Delta))
 	return slices.MinFunc(orders, func(x, y float64) int {
 		return cmp.Compare(math.Abs(x-best), math.Abs(y-best))
 	})

@@ -107,13 +107,13 @@ func RenyiEpsilon(divergence, order, delta float64) float64 {
 		return math.Inf(1)
 	}
 	eps := divergence + conversionTerm(order, delta)
-	slack := (divergence + math.Abs(math.Log1p(-1/order)) + (math.Abs(math.Log(delta))+math.Log(order))/(order-1)) * 0x1p-44
+	slack := (divergence + math.Abs(math.Log1p(-1/order)) + (math.Abs(ln(delta))+math.Log(order))/(order-1)) * 0x1p-44
 	return math.Max(0, eps+slack)
 }
 
 // conversionTerm is added to a divergence to convert it to epsilon.
 func conversionTerm(order, delta float64) float64 {
-	return math.Log1p(-1/order) - (math.Log(order)+math.Log(delta))/(order-1)
+	return math.Log1p(-1/order) - (math.Log(order)+ln(delta))/(order-1)
 }
 
 // divergence sums the divergences of the leaves.

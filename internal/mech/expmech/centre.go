@@ -102,7 +102,7 @@ const (
 // a bounded factor only, but their residuals would determine the axes: the lattice would then be much too
 // fine, along their features, for all other rows.
 func (s *sample) dropRare() {
-	few := 1 + min(int(rareMass/(s.gain*s.psi.top*s.weight)), s.count()/16)
+	few := 1 + int(min(rareMass/(s.gain*s.psi.top*s.weight), float64(s.count()/16)))
 	leverage := s.leverages()
 	sorted := slices.Sorted(slices.Values(leverage))
 	if few >= len(sorted) {

@@ -27,3 +27,14 @@ func TestAGridTooCoarseForAColumn(t *testing.T) {
 		}
 	}
 }
+
+// An epsilon so small that the rows change nothing is as good as any.
+func TestTheSmallestEpsilonDraws(t *testing.T) {
+	x, y := [][]float64{{1, 2, 3}}, []float64{1, 2, 4}
+	for _, epsilon := range []float64{4e-19, 0x1p-100} {
+		p := Params{Epsilon: epsilon, Theta: 2, Iota: 1, Radius: 10, Pitch: 0x1p-17, Intercept: true}
+		if _, err := Draw(context.Background(), p, x, y, mechtest.Source(t, 1)); err != nil {
+			t.Error(epsilon, err)
+		}
+	}
+}

@@ -152,13 +152,13 @@ func (e *envelope) cover(cells []*cell, f *fencer, least float64, budget int) (p
 		for surveys := 0; len(open) > 0; {
 			c := open[len(open)-1]
 			open = open[:len(open)-1]
-			if c.plane == nil || c.plane.least(c.places) < least {
+			if c.plane == nil || !(c.plane.least(c.places) >= least) { // also if NaN
 				if surveys++; surveys > budget || e.stop() {
 					return nil, false
 				}
 				e.survey(c, f)
 			}
-			if c.plane.least(c.places) < least {
+			if !(c.plane.least(c.places) >= least) {
 				open = append(open, c.halves()...)
 			} else {
 				parts = append(parts, c)

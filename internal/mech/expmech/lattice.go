@@ -28,7 +28,7 @@ func newLattice(t *target, l [][]float64, centre []int64) *lattice {
 		row := make([]int64, t.d)
 		row[j] = 1 << shearBits
 		unit := l[j][j]
-		if !(unit >= 0x1p-600 && unit <= 0x1p600) { // also if NaN
+		if !(unit >= 0x1p-300 && unit <= 0x1p300) { // also if NaN; squares of what is made of it must not leave the range of float64
 			unit = 1
 		}
 		for m := j + 1; m < t.d; m++ {
