@@ -57,6 +57,9 @@ func TestShadowsAreNotCalled(t *testing.T) {
 		`CREATE FUNCTION {me}.sha256(bytea) RETURNS bytea LANGUAGE sql AS $$ SELECT '\x00'::bytea $$`,
 		`CREATE FUNCTION {me}.evil(float8, integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$`,
 		`CREATE OPERATOR {me}.> (LEFTARG = float8, RIGHTARG = integer, FUNCTION = {me}.evil)`,
+		`CREATE FUNCTION {me}.evil(integer, integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$`,
+		`CREATE OPERATOR {me}.> (LEFTARG = integer, RIGHTARG = integer, FUNCTION = {me}.evil)`,
+		`CREATE FUNCTION {me}.strpos(text, text) RETURNS integer LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$`,
 		`CREATE TEMP TABLE job AS SELECT 1 AS id`,
 		`CREATE FUNCTION pg_temp.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT 'epoch'::timestamptz $$`,
 		`SET search_path = {me}, pg_temp, pg_catalog, public`,
@@ -65,6 +68,7 @@ func TestShadowsAreNotCalled(t *testing.T) {
 	}
 	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
 	w.exec(w.analyst, `CALL dp_run('l1', $1, 0.25)`, w.dataset)
+	w.exec(w.analyst, `SELECT dp_predict(r::text, '{1,1,1}'), dp_predict_interval(r::text, '{1,1,1}'), dp_predict_interval(r, '{"age": 1, "region": 1, "insured": 1}'::text) FROM dp_last_release($1) r`, w.dataset)
 	if w.spent() != 0.75 {
 		t.Errorf("spent %g, want 0.75", w.spent())
 	}

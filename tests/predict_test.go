@@ -126,10 +126,14 @@ func TestWhatIsMissingHasNoPrediction(t *testing.T) {
 		`dp_poisson_regress($1, 1, target => 'region', features => '{age,insured}')`} {
 		terms := w.mustRegress(w.analyst, `SELECT * FROM `+ask, w.dataset)
 		release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
-		for _, huge := range []string{`{Infinity,1}`, `{1,-Infinity}`, `{Infinity,-Infinity}`, `{1e101,1}`, `{-1e300,1}`} {
+		for _, huge := range []string{`{Infinity,1}`, `{1,-Infinity}`, `{Infinity,-Infinity}`, `{1e101,1}`, `{-1e300,1}`, `{1e308,1e308}`} {
 			if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1::uuid, $2::text) WHERE ci_low IS NULL`, release, huge); why != "a feature is infinite or beyond 1e100" {
 				t.Errorf("%s: the interval at %s is missing because %q", ask, huge, why)
 			}
+		}
+		if slopes := one[float64](w, w.analyst, `SELECT abs(c[2]) + abs(c[3]) FROM dp_coef($1) AS c`, release); slopes > 4 {
+			_, err := w.analyst.Exec(context.Background(), `SELECT dp_predict($1::uuid, '{1.7e308,1.7e308}'::text)`, release)
+			w.wantError(err, "22003", "beyond the range of float8")
 		}
 		if terms[2].Term == "insured" { // a boolean may stand in quotes, as that of a group
 			if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, '{"age": 40, "insured": true}'::jsonb) = dp_predict($1::uuid, '{"age": 40, "insured": "true"}'::jsonb)`, release) {

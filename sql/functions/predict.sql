@@ -84,7 +84,11 @@ BEGIN
       USING ERRCODE = '22023', HINT = CASE WHEN terms = '{}' THEN 'This release has no features: give an empty array, ''{}''.'
                                   ELSE format('Give the features in the release''s order, without the intercept: %s.', dp_int.excerpt(array_to_string(terms, ', '))) END;
   END IF;
-  RETURN dp_int.response(r.model, dp.linear_predictor(w, p_features) + p_known);
+  BEGIN
+    RETURN dp_int.response(r.model, dp.linear_predictor(w, p_features) + p_known);
+  EXCEPTION WHEN numeric_value_out_of_range THEN
+    RAISE EXCEPTION 'the prediction is beyond the range of float8' USING ERRCODE = '22003', HINT = 'A feature is far too large.';
+  END;
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8

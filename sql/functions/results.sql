@@ -359,7 +359,7 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- dp_int.prediction with its interval. Features beyond 1e100 get none: products of two of them may
--- overflow, which raises an error.
+-- overflow, which raises an error. The prediction is NULL where it overflows.
 CREATE OR REPLACE FUNCTION dp_int.prediction_interval(r dp_int.release, p_grp text, p_features float8[], p_known float8,
                                                       OUT prediction float8, OUT ci_low float8, OUT ci_high float8, OUT why_null text)
 LANGUAGE plpgsql STABLE AS $$
@@ -368,10 +368,13 @@ DECLARE
   s record;
   ends float8[];
 BEGIN
-  prediction := dp_int.prediction(r, p_grp, p_features, p_known);
+  BEGIN
+    prediction := dp_int.prediction(r, p_grp, p_features, p_known);
+  EXCEPTION WHEN numeric_value_out_of_range THEN NULL;
+  END;
   why_null := CASE WHEN p_known IS NULL THEN 'the offset or the exposure is missing, or the exposure is not above 0'
-                   WHEN prediction IS NULL OR 'NaN' = ANY (p_features) THEN 'a feature is missing, or has a value that is no level'
-                   WHEN EXISTS (SELECT FROM unnest(p_features) AS f WHERE abs(f) > 1e100) THEN 'a feature is infinite or beyond 1e100' END;
+                   WHEN EXISTS (SELECT FROM unnest(p_features) AS f WHERE abs(f) > 1e100 AND f <> 'NaN') THEN 'a feature is infinite or beyond 1e100'
+                   WHEN prediction IS NULL OR 'NaN' = ANY (p_features) THEN 'a feature is missing, or has a value that is no level' END;
   IF why_null IS NOT NULL THEN
     RETURN;
   END IF;
@@ -445,10 +448,10 @@ COMMENT ON FUNCTION public.dp_predict_interval(uuid, jsonb) IS 'The same with fe
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features text) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
 LANGUAGE plpgsql STABLE ROWS 1 AS $$
 BEGIN
-  IF strpos(dp_predict_interval.features, ':') > 0 THEN
-    RETURN QUERY SELECT p.* FROM public.dp_predict_interval(dp_predict_interval.release, dp_predict_interval.features::jsonb) AS p;
+  IF pg_catalog.strpos(dp_predict_interval.features, ':') OPERATOR(pg_catalog.>) 0 THEN
+    RETURN QUERY SELECT p.* FROM public.dp_predict_interval(dp_predict_interval.release, dp_predict_interval.features::pg_catalog.jsonb) AS p;
   ELSE
-    RETURN QUERY SELECT p.* FROM public.dp_predict_interval(dp_predict_interval.release, dp_predict_interval.features::float8[]) AS p;
+    RETURN QUERY SELECT p.* FROM public.dp_predict_interval(dp_predict_interval.release, dp_predict_interval.features::pg_catalog.float8[]) AS p;
   END IF;
 END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, text) IS 'The same for features written as text, an array or a JSON object.';
