@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -125,6 +126,8 @@ func TestForeignPartitions(t *testing.T) {
 		t.Errorf("%d charges of what was refused", n)
 	}
 
+	w.viewsOfSeveralPlaces()
+
 	for _, call := range []string{call, `SELECT * FROM dp_linear_regress($1, 1e4, features => '{age}', where_level => '{"town": ["south"]}')`} {
 		here, there := w.mustRegress(w.analyst, call, "visits"), w.mustRegress(w.analyst, call, "spread")
 		for j, c := range here {
@@ -140,6 +143,102 @@ func TestForeignPartitions(t *testing.T) {
 		t.Errorf("dp_explain: %v", said)
 	}
 	w.serversFail(servers)
+}
+
+// viewsOfSeveralPlaces registers views of foreign tables. Those that show two servers, or one and the database itself, have no
+// snapshot that shows all of their rows.
+func (w *world) viewsOfSeveralPlaces() {
+	w.exec(w.super, `CREATE FOREIGN TABLE far0 (cost float8, id int) SERVER n0 OPTIONS (schema_name 'far', table_name 'Visits');
+		CREATE FOREIGN TABLE far1 (cost float8, id int) SERVER n1 OPTIONS (schema_name 'far', table_name 'Visits');
+		CREATE FOREIGN TABLE again0 (cost float8, id int) SERVER n0 OPTIONS (schema_name 'far', table_name 'Others');
+		CREATE TABLE own (cost float8, id int);
+		CREATE VIEW two AS SELECT * FROM far0 UNION ALL SELECT * FROM far1;
+		CREATE VIEW one_and_here AS SELECT * FROM far0 UNION ALL SELECT * FROM own;
+		CREATE VIEW same AS SELECT * FROM far0 UNION ALL SELECT * FROM again0;
+		CREATE MATERIALIZED VIEW kept_here AS SELECT cost, id FROM far0 WITH NO DATA;
+		GRANT SELECT ON two, one_and_here, same, kept_here TO dp_sidecar`)
+	register := func(view, options string) error {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $1::text::regclass, 'cost', '{id}', 10, options => $2)`, view, `{"total": true, "new_population": "a test"`+options+`}`)
+		if err == nil {
+			w.exec(w.steward, `SELECT dp_unregister($1)`, view)
+		}
+		return err
+	}
+	for view, says := range map[string]string{"two": "public.far0 on server n0, public.far1 on server n1", "one_and_here": "public.far0 on server n0, public.own on this node"} {
+		w.wantError(register(view, ``), "22023", says)
+		if err := register(view, `, "rows_stay": "a test"`); err != nil {
+			w.Errorf("%s: %v", view, err)
+		}
+	}
+	for _, view := range []string{"same", "kept_here"} {
+		w.wantError(register(view, `, "rows_stay": "a test"`), "22023", "are on one")
+		if err := register(view, ``); err != nil {
+			w.Errorf("%s: %v", view, err)
+		}
+	}
+}
+
+// What happens on servers while a job reads: a table that is made to inherit from a part is noticed before anything leaves; where
+// rows are pulled through the foreign tables, every server has its snapshot before a value is read.
+func TestServersWhileAJobReads(t *testing.T) {
+	t.Parallel()
+	s, servers, urls := newServers(t, 2)
+	w := &world{T: t, system: s, dataset: "spread", person: "analyst"}
+	people := w.people()
+	w.super, w.steward, w.analyst = people["superuser"], people["steward"], people["analyst"]
+	w.exec(w.super, `CREATE TABLE spread (id int, place int, cost float8, age float8) PARTITION BY LIST (place); GRANT SELECT ON spread TO dp_sidecar`)
+	for i, server := range servers {
+		server.Exec(t, "postgres", `CREATE TABLE visits (id int, place int, cost float8, age float8)`, `GRANT SELECT ON visits TO reader`,
+			fmt.Sprintf(`INSERT INTO visits SELECT i, %d, 500 + 5 * (i %% 60), i %% 60 FROM generate_series(1, 5000) i`, i),
+			`CREATE TABLE others AS SELECT id, place, (2000 - 25 * age)::float8 AS cost, age FROM visits WHERE id <= 2000`)
+		w.exec(w.super, fmt.Sprintf(`CREATE FOREIGN TABLE part%d PARTITION OF spread FOR VALUES IN (%[1]d) SERVER n%[1]d OPTIONS (table_name 'visits')`, i))
+	}
+	w.exec(w.steward, `SELECT dp_register('spread', 'spread', 'cost', '{age}', 1e3, 1e-6, scales => '{"cost": 2000, "age": 50}', options => '{"total": true, "new_population": "a test", "rows_stay": "a test"}')`)
+	w.exec(w.steward, `SELECT dp_grant('spread', 'analyst')`)
+	behind := func(c *pgx.ConnConfig) *proxy {
+		p := newProxy(t, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)))
+		c.Host, c.Port = "127.0.0.1", uint16(p.port())
+		return p
+	}
+	var own, node *proxy
+	node = behind(urls["n0"])
+	w.sidecar(func(c *job.Config) { c.Nodes, own = urls, behind(c.Database.ConnConfig) })
+	w.eventually("the sidecar serves", func() bool { return one[int](w, w.super, `SELECT dp_int.sidecars_alive()`) == 1 })
+
+	attached := make(chan error, 1)
+	node.set(atSummed, func() {
+		attached <- runAs(servers[0].SuperuserURL("postgres"), `ALTER TABLE others INHERIT visits`)
+	})
+	fit := func() error {
+		_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress('spread', 1)`)
+		return err
+	}
+	w.wantError(fit(), "DP004", "changed on its node")
+	if err := <-attached; err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](w, w.super, `SELECT count(*) FROM dp_int.release`); n != 0 {
+		t.Error("there is a release")
+	}
+	servers[0].Exec(t, "postgres", `ALTER TABLE others NO INHERIT visits`)
+	w.eventually("the job goes on", func() bool { return fit() == nil })
+	if n := w.entries(); n != 1 {
+		t.Errorf("%d charges", n)
+	}
+
+	snapshots := make(chan []bool, 1)
+	far := []*pgx.Conn{w.connect(servers[0].SuperuserURL("postgres")), w.connect(servers[1].SuperuserURL("postgres"))}
+	own.set(atCopying, func() {
+		var taken []bool
+		for _, conn := range far {
+			taken = append(taken, one[bool](w, conn, `SELECT bool_or(backend_xmin IS NOT NULL) FROM pg_stat_activity WHERE usename = 'reader' AND application_name = 'postgres_fdw'`))
+		}
+		snapshots <- taken
+	})
+	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress('spread', 1)`)
+	if taken := <-snapshots; !taken[0] || !taken[1] {
+		t.Errorf("servers with a snapshot when the first rows arrive: %v", taken)
+	}
 }
 
 // serversFail ends the session on a server between two passes of a job, and then a server.

@@ -118,8 +118,8 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 // read charges the job, unless an earlier attempt has, and then either pulls its columns or prepares the
 // statements that sum them in the database. It sends on reads once, right after the point of no return.
 func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *plan.Plan, x table.Data, err error) {
-	prepare := s.charge
-	if c.reading() {
+	prepare, resumed := s.charge, c.reading()
+	if resumed {
 		prepare = s.resume
 	}
 	plan, n, err := prepare(ctx, conn, c)
@@ -128,6 +128,10 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	}
 	reads <- timetable{s.ladder(plan), time.Now()}
 	if err := s.publishRowCount(ctx, c, n); err != nil {
+		return nil, x, err
+	}
+	counted := c.Dataset.Rows == nil && c.nodes == nil && (!resumed || c.at == inDatabase) // by charge or checkGrowth
+	if err := s.takeSnapshots(ctx, conn, c, counted); err != nil {
 		return nil, x, err
 	}
 	if c.at == inDatabase {
@@ -153,7 +157,10 @@ func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
 	if err := s.recheckVersions(ctx, c.versions, recheckJob, c.ID, c.Token); err != nil {
 		return refusedAsParked(err)
 	}
-	return refusedAsParked(s.examineShards(ctx, c.shards, c.Dataset.ID))
+	if err := s.examineShards(ctx, c.shards, c.Dataset.ID); err != nil {
+		return refusedAsParked(err)
+	}
+	return s.recheckNodes(ctx, c)
 }
 
 // recheckVersions repeats the check of a relation and compares the versions of the functions with those of

@@ -24,6 +24,9 @@ import (
 // none of the job's snapshots, or in two.
 const shardMoved parked = "a shard of the data set went to another node while the job read it"
 
+// partChanged parks a job if a part is not what it was when the number of rows was taken.
+const partChanged parked = "a table of the data set changed on its node while the job read it"
+
 // nodeUnreachable parks a charged job if one of its nodes does not answer.
 const nodeUnreachable parked = "a node of the data set cannot be reached now"
 
@@ -108,7 +111,8 @@ type part struct {
 	Server           string            // name of its server; empty: the sidecar's own database
 	Renamed          map[string]string // names on the node of the columns that have another name there
 
-	conn *pgx.Conn
+	conn   *pgx.Conn
+	tables []string // identities of the tables that it reads, as of the last check
 }
 
 func (p *part) relation() pgx.Identifier { return pgx.Identifier{p.Schema, p.Relation} }
@@ -209,7 +213,7 @@ const examinePart = `
 	  UNION
 	  SELECT i.inhrelid FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.oid)
 	SELECT bool_and(c.relkind IN ('r', 'p', 'm') AND NOT pg_catalog.row_security_active(c.oid)), has_table_privilege($1::regclass, 'SELECT'),
-	       array_agg(concat_ws(' ', (SELECT system_identifier FROM pg_catalog.pg_control_system()), (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()), c.oid))
+	       array_agg(concat_ws(' ', (SELECT system_identifier FROM pg_catalog.pg_control_system()), (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()), c.oid) ORDER BY c.oid)
 	  FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid`
 
 // check refuses a part that is not a table or does not show all of its rows, and parts that share rows.
@@ -217,8 +221,7 @@ func (ns *nodes) check(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, p := range ns.parts {
 		var plain, readable bool
-		var tables []string
-		if err := p.conn.QueryRow(ctx, examinePart, p.relation().Sanitize()).Scan(&plain, &readable, &tables); err != nil {
+		if err := p.conn.QueryRow(ctx, examinePart, p.relation().Sanitize()).Scan(&plain, &readable, &p.tables); err != nil {
 			return relationFailure(err)
 		}
 		if !readable {
@@ -229,7 +232,7 @@ func (ns *nodes) check(ctx context.Context) error {
 			return &failure{"DP004", fmt.Sprintf("partition %s of the data set is no table%s, or row-level security applies to it", p.relation().Sanitize(), p.where()),
 				"Let its foreign table name a table there, whose rows the role of the sidecar may all read. " + nothingSpent}
 		}
-		for _, t := range tables {
+		for _, t := range p.tables {
 			if known[t] {
 				return &failure{"DP004", fmt.Sprintf("two partitions of the data set show the same rows of %s", p.relation().Sanitize()), "Let every foreign table name a table of its own. " + nothingSpent}
 			}
@@ -237,6 +240,51 @@ func (ns *nodes) check(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// recheckNodes repeats the check of the parts on servers after the read. Locks do not prevent that another table is made
+// to inherit from one that is read, as ATTACH PARTITION does, and later statements read it. A job's own transactions
+// do not see that in the catalogue, so it is asked in new ones. What was read stays attached until they end.
+func (s *Sidecar) recheckNodes(ctx context.Context, c *claim) error {
+	if c.nodes == nil {
+		return nil
+	}
+	ctx, done := context.WithTimeout(ctx, 8*statementTimeout) // as recheck
+	defer done()
+	var were []*part
+	now := &nodes{conns: map[string]*pgx.Conn{}}
+	defer now.close()
+	for _, p := range c.nodes.parts {
+		if p.Server == "" {
+			continue // see recheckVersions
+		}
+		again := *p
+		var err error
+		if again.conn, err = s.connectNode(ctx, now, nil, p.Server); err != nil {
+			return s.failureAsParked(ctx, c, err)
+		}
+		were, now.parts = append(were, p), append(now.parts, &again)
+	}
+	if err := now.check(ctx); err != nil {
+		return s.failureAsParked(ctx, c, err)
+	}
+	for i, p := range now.parts {
+		if !slices.Equal(p.tables, were[i].tables) {
+			return partChanged
+		}
+	}
+	return nil
+}
+
+// takeSnapshots has postgres_fdw take the snapshots of all servers before a value is read: it takes each when it first
+// reads from the server. The number of rows, where conn has counted them, has done so already, and Citus opens its
+// connections before it reads.
+func (s *Sidecar) takeSnapshots(ctx context.Context, conn *pgx.Conn, c *claim, counted bool) error {
+	if counted || c.Dataset.Distribution == nil || c.Dataset.Unit != nil || c.shards != nil || c.nodes != nil && c.at == inDatabase {
+		return nil
+	}
+	_, err := arrowio.Count(ctx, conn, c.relation(), c.window())
+	return s.asParked(ctx, c, err, notRead)
 }
 
 // requests returns the request for each part.

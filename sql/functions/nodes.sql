@@ -13,15 +13,30 @@ BEGIN
    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = p_relid) OR b.relid IN (SELECT dp_int.with_children(p_relid));
 END $$;
 
+-- The worker of Citus that has all rows of a table of one shard; NULL for other tables, and for reference tables, of
+-- which the coordinator has a copy.
+CREATE OR REPLACE FUNCTION dp_int.single_node(p_relid oid) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT format('node group %s', min(c.groupid))
+            FROM pg_catalog.pg_dist_partition p
+            JOIN pg_catalog.pg_dist_shard s ON s.logicalrelid = p.logicalrelid
+            JOIN pg_catalog.pg_dist_placement c ON c.shardid = s.shardid
+           WHERE p.logicalrelid = p_relid AND p.partmethod = 'n' AND p.repmodel <> 't'
+          HAVING min(c.groupid) > 0);
+END $$;
+
 -- The distribution of a relation's rows, table by table; NULL where one snapshot shows all of them, as
 -- for reference tables and tables of one shard.
 CREATE OR REPLACE FUNCTION dp_int.distribution(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
 DECLARE
+  citus CONSTANT boolean := to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL;
   sharded text;
   over_servers text;
+  apart text;
 BEGIN
-  IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+  IF citus THEN
     SELECT string_agg(format('%s by %s of %I', b.relation, CASE p.partmethod WHEN 'h' THEN 'hash' WHEN 'r' THEN 'range' ELSE 'append' END, a.attname), ', ' ORDER BY b.relation)
       INTO sharded
       FROM dp_int.shown_relations(p_relid) b
@@ -33,7 +48,19 @@ BEGIN
     FROM dp_int.shown_relations(p_relid) b
     JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
     JOIN pg_catalog.pg_class f ON f.oid = i.inhrelid AND f.relkind = 'f';
-  RETURN nullif(concat_ws(', ', sharded, over_servers), '');
+  IF sharded IS NULL AND over_servers IS NULL THEN
+    -- A view of tables in several places: each server and each other node has a snapshot of its own.
+    WITH place AS MATERIALIZED (
+      SELECT b.relation, coalesce('server ' || quote_ident(s.srvname), CASE WHEN citus THEN dp_int.single_node(b.relid) END, 'this node') AS name
+        FROM dp_int.shown_relations(p_relid) b
+        JOIN pg_catalog.pg_class c ON c.oid = b.relid AND c.relkind IN ('r', 'f')
+        LEFT JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = b.relid
+        LEFT JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver)
+    SELECT string_agg(format('%s on %s', p.relation, p.name), ', ' ORDER BY p.relation) INTO apart
+      FROM place p
+    HAVING count(DISTINCT p.name) > 1;
+  END IF;
+  RETURN nullif(concat_ws(', ', sharded, over_servers, apart), '');
 END $$;
 
 -- Raises where a table of Citus cannot be read at all: a single shard registered as a table, because its
