@@ -230,8 +230,14 @@ func (f *newtonFit) influences(q *mat.Dense) *mat.Dense {
 // the last score, extrapolated as x says, and to the noise of the curvature.
 func (f *newtonFit) variance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	spread := f.spread(x)
-	// Noise E of the curvature moves the estimates by C E (QD).
-	qd := mat.NewVecDense(f.shape.D, linalg.Times(f.q, f.lastMove()))
+	// Noise E of the curvature moves the estimates by C E (QD), where D is the last step and what extrapolation adds to it.
+	moved := f.lastMove()
+	if x.factor != 0 {
+		off := mat.NewVecDense(f.shape.D, nil)
+		off.MulVec(f.q.T(), x.off)
+		floats.AddScaled(moved, x.factor, off.RawVector().Data)
+	}
+	qd := mat.NewVecDense(f.shape.D, linalg.Times(f.q, moved))
 	scale := square(f.hDeviation) / 2
 	for j := range f.shape.D {
 		spread.SetSym(j, j, spread.At(j, j)+scale*mat.Dot(qd, qd))
