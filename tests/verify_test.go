@@ -49,12 +49,15 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 			UPDATE dp_int.account_relation SET account = (SELECT max(id) FROM dp_int.account) WHERE account = ` + account + `;
 			SELECT dp_int.ledger_budget(n.id, d.name, 'x', jsonb_build_object('budget', dp_int.registered_budget(d) || dp_int.describe_budget(n, n.epsilon, n.delta))) FROM dp_int.account n, dp_int.dataset d WHERE n.id = (SELECT max(id) FROM dp_int.account) AND d.account = ` + account + `;
 			UPDATE dp_int.dataset SET account = (SELECT max(id) FROM dp_int.account) WHERE account = ` + account,
-		"a second account": `INSERT INTO dp_int.account_relation SELECT account + 1000, relid, relation FROM dp_int.account_relation WHERE account = ` + account,
-		"the head":         `UPDATE dp_int.account SET head = '\x00' WHERE id = ` + account,
-		"a charge's job":   `UPDATE dp_int.job SET charge = NULL, state = 'failed', release = NULL WHERE id = (SELECT job FROM dp_int.ledger WHERE id = ` + entry + `)`,
-		"a release":        `DELETE FROM dp_int.coefficient WHERE release IN (SELECT id FROM dp_int.release WHERE charge = ` + entry + `); UPDATE dp_int.job SET release = NULL, state = 'failed' WHERE charge = ` + entry + `; DELETE FROM dp_int.release WHERE charge = ` + entry,
-		"the last entry":   `UPDATE dp_int.release SET charge = ` + entry + ` - 1 WHERE charge = ` + entry + ` + 1; UPDATE dp_int.job SET charge = NULL WHERE charge = ` + entry + ` + 1; DELETE FROM dp_int.ledger WHERE id = ` + entry + ` + 1`,
-		"a double release": `UPDATE dp_int.release SET charge = ` + entry + ` - 1 WHERE charge = ` + entry,
+		"a second account":  `INSERT INTO dp_int.account_relation SELECT account + 1000, relid, relation FROM dp_int.account_relation WHERE account = ` + account,
+		"the head":          `UPDATE dp_int.account SET head = '\x00' WHERE id = ` + account,
+		"a charge's job":    `UPDATE dp_int.job SET charge = NULL, state = 'failed', release = NULL WHERE id = (SELECT job FROM dp_int.ledger WHERE id = ` + entry + `)`,
+		"a release":         `DELETE FROM dp_int.coefficient WHERE release IN (SELECT id FROM dp_int.release WHERE charge = ` + entry + `); UPDATE dp_int.job SET release = NULL, state = 'failed' WHERE charge = ` + entry + `; DELETE FROM dp_int.release WHERE charge = ` + entry,
+		"the last entry":    `UPDATE dp_int.release SET charge = ` + entry + ` - 1 WHERE charge = ` + entry + ` + 1; UPDATE dp_int.job SET charge = NULL WHERE charge = ` + entry + ` + 1; DELETE FROM dp_int.ledger WHERE id = ` + entry + ` + 1`,
+		"a forgotten table": `DELETE FROM dp_int.account_relation WHERE account = ` + account + `; UPDATE dp_int.dataset SET relid = 0, relation_name = 'gone', unregistered_at = now()`,
+		"another table":     `UPDATE dp_int.dataset SET relation_name = 'another'`,
+		"a statement":       `UPDATE dp_int.dataset SET options = '{"total": true}'`,
+		"a double release":  `UPDATE dp_int.release SET charge = ` + entry + ` - 1 WHERE charge = ` + entry,
 	}
 	for column, value := range map[string]string{
 		"seq": "99", "kind": "'budget'", "at": "at + interval '1 us'", "dataset": "'x'", "caller": "'x'", "job": "gen_random_uuid()", "event": "'{}'",
