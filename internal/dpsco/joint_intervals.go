@@ -246,9 +246,11 @@ func (f *jointFit) shownBias(influences *mat.Dense, clipped float64) []float64 {
 }
 
 // interceptAllowance bounds the bias of the intercept's step from clipping at its outer cut. All of it is allowed for: the
-// far residuals of targets that cannot be negative, such as costs, lie on one side.
+// far residuals of targets that cannot be negative, such as costs, lie on one side, and so do those of a few rows
+// that stand apart.
 func (f *jointFit) interceptAllowance() float64 {
-	return f.residuals.PowerTail(f.interceptCuts.outer, 1, intervalTail)
+	cut := f.interceptCuts.outer
+	return max(f.residuals.PowerTail(cut, 1, intervalTail), f.residuals.FarGroup(cut, intervalTail))
 }
 
 // covariance returns the covariance of the estimates with the given influences: the sum of those due

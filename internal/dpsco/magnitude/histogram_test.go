@@ -50,6 +50,35 @@ func TestABinOfLessThanHalfARowIsNoRow(t *testing.T) {
 	}
 }
 
+// Rows that stand apart above the visible bins count although no bin of theirs is visible: all of them, in one bin or two. Those
+// that noise may have made do not, nor do those below the cut.
+func TestAGroupOfRowsFarAway(t *testing.T) {
+	const rows, sd, top = 10_000., 10., 20
+	size := Read(make([]float64, Bins), sd, 1, math.Inf(1), rows).quantity
+	for _, c := range []struct {
+		bins  map[int]float64
+		cut   float64
+		least float64
+	}{
+		{map[int]float64{26: 40}, 2, 40 / rows * (size[26] - 2)},
+		{map[int]float64{25: 20, 26: 25}, 2, 45 / rows * (size[26] - 2)},
+		{map[int]float64{26: 40}, 2 * size[26], 0},
+		{map[int]float64{26: 25}, 2, 0},
+		{map[int]float64{}, 2, 0},
+	} {
+		noisy := make([]float64, Bins)
+		noisy[top] = rows
+		for k, v := range c.bins {
+			noisy[k] = v
+		}
+		m := Read(noisy, sd, 1, math.Inf(1), rows).AsRun()
+		got := m.FarGroup(c.cut, TailAssumption{Deviations: 0.75, Steepest: 2.5})
+		if m.top != top || got < c.least || got > 1.6*c.least {
+			t.Errorf("%v beyond %v: %v, want %v or somewhat more; the highest visible bin is %d", c.bins, c.cut, got, c.least, m.top)
+		}
+	}
+}
+
 // Noise passes for residuals the more rarely the farther away they would lie: cuts go there, and a fit is lost by
 // it. Many rows, or ones that are near, are seen.
 func TestFarResidualsMustStandOut(t *testing.T) {

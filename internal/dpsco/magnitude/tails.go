@@ -78,6 +78,34 @@ func (m *Histogram) Tail(cut float64, c TailAssumption) float64 {
 	return m.Excess(cut) + share*(edge-cut+edge/(a-1))
 }
 
+// groupFrom is the number of standard deviations of noise from which two adjacent bins above the visible ones may
+// hold a group of rows (seenFarther more for each bin between), and groupBins the number of bins that are looked at.
+const (
+	groupFrom = 2
+	groupBins = 12
+)
+
+// FarGroup bounds the mean of max(0, v - cut) over a group of rows that stands apart above the visible bins, such as those of a
+// fee that few pay: by the two adjacent bins that stand out for which it is largest; 0 if none do. Bins become visible
+// at about twice as many deviations, and the tail of Hidden begins at the edge and falls. Noise alone makes some
+// bins stand out in one histogram of twelve.
+func (m *Histogram) FarGroup(cut float64, c TailAssumption) (most float64) {
+	if !m.seen {
+		return 0
+	}
+	sd := m.sd * math.Sqrt2
+	for k := m.top + 1; k < min(m.top+1+groupBins, Bins-1); k++ {
+		rows, at := m.noisy[k]+m.noisy[k+1], k
+		if m.noisy[k+1] > m.noisy[k] {
+			at = k + 1
+		}
+		if rows > max((groupFrom+seenFarther*float64(k-m.top-1))*sd, 0.5) {
+			most = max(most, (rows+c.Deviations*sd)/m.rows*max(0, m.quantity[at]-cut))
+		}
+	}
+	return most
+}
+
 // SpreadStandsOut returns the largest sum of consecutive counts, in standard deviations of its
 // noise, over the runs of bins that begin three bins above the start of the hidden tail. A few rows
 // in each of many bins do not form the falling tail that Tail assumes.
