@@ -116,6 +116,17 @@ func (w *world) refusedOnCitus() {
 	w.exec(w.super, `CREATE TABLE copied (LIKE visits); GRANT SELECT ON copied TO dp_sidecar; SELECT create_distributed_table('copied', 'patient_id')`)
 	w.exec(w.super, `RESET citus.shard_replication_factor`)
 	w.wantError(w.registerHuge("copied", "copied", "auto", theyStay), "22023", "several copies of a shard")
+	for _, name := range []string{"solo1", "solo2"} { // one shard each, on different workers
+		w.exec(w.super, fmt.Sprintf(`CREATE TABLE %s (LIKE visits); SELECT create_distributed_table('%[1]s', NULL, colocate_with => 'none')`, name))
+	}
+	w.exec(w.super, `CREATE VIEW solos AS SELECT * FROM solo1 UNION ALL SELECT * FROM solo2; GRANT SELECT ON solos TO dp_sidecar`)
+	w.wantError(w.registerHuge("solos", "solos", "auto", `{"total": true, "new_population": "a test"}`), "22023", "public.solo1 on node group")
+	if err := w.registerHuge("solos", "solos", "auto", `{"total": true, "new_population": "a test", "rows_stay": "a test"}`); err != nil {
+		w.Error(err)
+	}
+	if how := one[*string](w, w.super, `SELECT dp_int.distribution('solo1'::regclass)`); how != nil {
+		w.Errorf("a table of one shard: %s", *how)
+	}
 	w.steward = w.connect(w.system.StewardURL()) // plans of before go on hiding shards
 	w.exec(w.steward, `SET citus.override_table_visibility = off`)
 	shard := one[string](w, w.super, `SELECT shard_name FROM citus_shards WHERE table_name = 'towns'::regclass LIMIT 1`)
