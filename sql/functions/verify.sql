@@ -208,7 +208,7 @@ BEGIN
     ('the relation of every data set, and what was stated of it, are what the ledger names', (
       SELECT format('data set "%s"', d.name)
         FROM dp_int.dataset d, LATERAL dp_int.registered_budget(d) AS b(named)
-       WHERE d.unregistered_at IS NULL
+       WHERE d.unregistered_at IS NULL AND b.named IS NOT NULL
          AND (format('%I.%I', d.schema_name, d.relation_name) IS DISTINCT FROM b.named ->> 'relation'
               OR d.options IS DISTINCT FROM (SELECT coalesce(jsonb_object_agg(o.key, o.value), '{}') FROM jsonb_each(b.named) AS o
                                               WHERE o.key IN ('total', 'account', 'new_population', 'one_block_a_person', 'rows_stay')))
