@@ -455,6 +455,26 @@ func median(times []time.Duration) time.Duration {
 	return times[len(times)/2]
 }
 
+// More jobs than can be settled at once wait for the release of another: it is published all the same, they are answered by it,
+// and one is charged.
+func TestManyJobsWaitForOneRelease(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 10, 0)
+	w.serve()
+	w.slowToCount(3)
+	leader := one[string](w, w.analyst, `SELECT dp_submit('l1', 'sleeper', 0.5)::text`)
+	w.eventually("it reads", func() bool { return w.jobState(leader) == "reading" })
+	w.exec(w.super, `INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, follows)
+		SELECT gen_random_uuid(), principal, caller, dataset, model, eps, delta, request, request_hash, fresh, false, id FROM dp_int.job, generate_series(1, 2500) WHERE id = $1`, leader)
+	w.eventually("it is published", func() bool { return w.jobState(leader) == "done" })
+	w.eventually("all are answered", func() bool {
+		return one[int](w, w.super, `SELECT count(*) FROM dp_int.job o JOIN dp_int.job j USING (release) WHERE j.id = $1 AND o.state = 'done'`, leader) == 2501
+	})
+	if n := one[int](w, w.super, `SELECT count(*) FROM dp_int.ledger WHERE kind = 'charge'`); n != 1 {
+		t.Errorf("%d charges", n)
+	}
+}
+
 // A steward can end what nobody else can: a job that is charged and does not come
 // to an end. It stays spent, nothing is released, and the ledger says who did it.
 func TestAStewardAbandonsAJob(t *testing.T) {

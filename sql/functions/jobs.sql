@@ -92,7 +92,7 @@ END $$;
 
 -- Completes a job with its release, and every identical job that waits for it (follows it), directly or
 -- through others. A follower whose row another transaction has locked is left to job_claim, so that
--- nobody can delay a release. The job ends at p_at, or at its creation if that is later. A follower that
+-- nobody can delay a release, and so are those beyond a thousand. The job ends at p_at, or at its creation if that is later. A follower that
 -- was asked for after the end of its window continues by itself if the release was read before that end,
 -- as kept_release does not return such a release either.
 CREATE OR REPLACE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid, p_at timestamptz DEFAULT clock_timestamp()) RETURNS void
@@ -105,7 +105,7 @@ BEGIN
          follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = greatest(p_at, created_at)
    WHERE id = p_job;
   PERFORM pg_notify(dp_int.job_channel(p_job), 'done');
-  FOR follower IN SELECT * FROM dp_int.job WHERE follows = p_job FOR NO KEY UPDATE SKIP LOCKED LOOP
+  FOR follower IN SELECT * FROM dp_int.job WHERE follows = p_job LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED LOOP
     IF (follower.created_at AT TIME ZONE 'UTC')::date >= upper(dp_int.ran_at_reading(p_release)) THEN
       UPDATE dp_int.job SET follows = NULL WHERE id = follower.id;
       PERFORM pg_notify('dp_jobs', 'queued');
@@ -678,7 +678,8 @@ BEGIN
 END $$;
 
 -- Suspends a job that is reading until p_until, or where that is NULL until the same is asked again. Jobs
--- that follow it fail with the same message; a caller who asks again follows it again.
+-- that follow it fail with the same message; a caller who asks again follows it again. Of one that is tried again by itself
+-- a thousand fail at a time: more could take longer than the statement may.
 CREATE OR REPLACE FUNCTION dp_int.suspend_job(j dp_int.job, p_message text, p_hint text, p_until timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -689,7 +690,7 @@ BEGIN
   END IF;
   UPDATE dp_int.job SET token = NULL, sqlstate = 'DP004', message = p_message, hint = p_hint, leased_at = clock_timestamp(), lease_until = p_until WHERE id = j.id;
   PERFORM pg_notify(dp_int.job_channel(j.id), 'parked');
-  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR NO KEY UPDATE SKIP LOCKED LOOP
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id LIMIT CASE WHEN p_until IS NOT NULL THEN 1000 END FOR NO KEY UPDATE SKIP LOCKED LOOP
     PERFORM dp_int.finish_job(follower, 'failed', 'DP004', p_message, p_hint);
   END LOOP;
 END $$;
