@@ -124,8 +124,11 @@ func (w *world) refusedOnCitus() {
 	if err := w.registerHuge("solos", "solos", "auto", `{"total": true, "new_population": "a test", "rows_stay": "a test"}`); err != nil {
 		w.Error(err)
 	}
-	if how := one[*string](w, w.super, `SELECT dp_int.distribution('solo1'::regclass)`); how != nil {
-		w.Errorf("a table of one shard: %s", *how)
+	w.exec(w.super, `CREATE VIEW beside_towns AS SELECT s.* FROM solo1 s JOIN towns t ON t.days = s.days`)
+	for _, alone := range []string{"solo1", "beside_towns"} {
+		if how := one[*string](w, w.super, `SELECT dp_int.apart($1::text::regclass)`, alone); how != nil {
+			w.Errorf("%s: %s", alone, *how)
+		}
 	}
 	w.steward = w.connect(w.system.StewardURL()) // plans of before go on hiding shards
 	w.exec(w.steward, `SET citus.override_table_visibility = off`)

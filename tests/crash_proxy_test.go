@@ -22,6 +22,7 @@ const (
 	atCharged  moment = "charged"  // the charge is committed, and the sidecar does not know yet
 	atEntering moment = "entering" // the point of no return is not sent yet
 	atReading  moment = "reading"  // it is committed, and nothing is read yet
+	atPulling  moment = "pulling"  // the rows are not asked for yet
 	atCopying  moment = "copying"  // the first rows are on their way
 	atSummed   moment = "summed"   // the sums of a pass are made
 	atChecked  moment = "checked"  // the relation was compared with its registration
@@ -41,6 +42,8 @@ func before(sql string) moment {
 		return atEntering
 	case strings.Contains(sql, "dp_int.job_publish("):
 		return atComputed
+	case strings.HasPrefix(sql, "COPY "):
+		return atPulling
 	}
 	return ""
 }

@@ -36,12 +36,13 @@ func (e *explanation) add(name, value string) {
 	e.Properties = append(e.Properties, property{name, value})
 }
 
-// explainers is the number of questions that are answered at a time: one may have to count rows first.
+// explainers is the number of questions that are answered at a time. For all but one of them rows may be counted, so that
+// others are answered meanwhile.
 const explainers = 3
 
 // countTime bounds how long rows are counted for a question. A question that has no answer after
 // dp_int.inquiry_lease() is given out again, and its caller waits for dp_int.answer_patience().
-const countTime = 45 * time.Second
+const countTime = 25 * time.Second
 
 // explainAll answers questions until ctx ends. It does not use the workers, so that a long fit does not
 // delay answers. A question that was taken is answered even if ctx ends meanwhile.
@@ -157,23 +158,29 @@ func (e *explanation) impossible(err error) (*explanation, error) {
 
 // publicRows returns the published number of rows; without one it counts them.
 //
-// Errors: a failure if that takes longer than countTime.
+// Errors: a failure if that takes longer than countTime, or rows are counted for others.
 func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 	if c.Dataset.RowCount != nil {
 		return *c.Dataset.RowCount, nil
 	}
+	notCounted := &failure{"DP004", "the rows are not counted yet", "A request counts them in the time that it needs. To have it explained, ask again once dp.datasets shows row_count. " + nothingSpent}
+	if c.window() != nil {
+		notCounted.hint = "A request counts them in the time that it needs. To have it explained, ask again, or about a shorter window. " + nothingSpent
+	}
+	select {
+	case s.counting <- struct{}{}:
+		defer func() { <-s.counting }()
+	default:
+		return 0, notCounted
+	}
 	limited, done := context.WithTimeout(ctx, countTime)
 	defer done()
 	n, err := s.countRows(limited, c.Dataset.ID, c.relation(), c.persons())
-	if err == nil || limited.Err() == nil || ctx.Err() != nil {
-		return n, err
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		signal(s.registered)
+		return 0, notCounted
 	}
-	message := fmt.Sprintf("the rows are not counted within %d s", int(countTime.Seconds()))
-	if c.window() != nil {
-		return 0, &failure{"DP004", message, "Have a shorter window explained. A request counts them in the time that it needs. " + nothingSpent}
-	}
-	signal(s.registered)
-	return 0, &failure{"DP004", message, "Counting goes on: ask again once dp.datasets shows row_count. A request counts them in the time that it needs. " + nothingSpent}
+	return n, err
 }
 
 // addPlan adds the method, the reason for its choice and every public parameter.

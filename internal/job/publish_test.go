@@ -182,9 +182,8 @@ func TestAPanicOfAPublicationParksItsJob(t *testing.T) {
 	w.until("it is parked", func() bool {
 		return strings.Contains(w.status(id), "DP004 a fault in dpsidecar ended the job The privacy budget is spent, once")
 	})
-	if other := w.submit(2, `{}`); true {
-		w.until("the sidecar goes on", func() bool { return strings.HasPrefix(w.status(other), "done") })
-	}
+	other := w.submit(2, `{}`)
+	w.until("the sidecar goes on", func() bool { return strings.HasPrefix(w.status(other), "done") })
 }
 
 // unreadable are numbers on a disk that fails: to touch them is a fault.

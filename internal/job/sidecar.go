@@ -75,6 +75,7 @@ type Sidecar struct {
 	queued     chan struct{} // signals that a job may be queued: wakes one worker, and a worker that finds a job wakes the next
 	inquired   chan struct{} // signals that an explanation is asked for
 	registered chan struct{} // signals that a data set is registered and not yet counted
+	counting   chan struct{} // holds one for each question for which rows are counted
 	renyi      privacy.Renyi // caches the cost of batches
 	drawn      drawn         // answers that are not published yet
 }
@@ -92,7 +93,7 @@ func New(c Config) *Sidecar {
 	c = c.withDefaults()
 	return &Sidecar{
 		config: c, log: c.Log, id: uuid(),
-		queued: make(chan struct{}, c.Jobs), inquired: make(chan struct{}, 1), registered: make(chan struct{}, 1),
+		queued: make(chan struct{}, c.Jobs), inquired: make(chan struct{}, 1), registered: make(chan struct{}, 1), counting: make(chan struct{}, explainers-1),
 	}
 }
 
@@ -117,6 +118,9 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	if err := s.checkDatabase(ctx, s.autocommit); permanent(err) {
 		s.log.Error("cannot serve", "error", err)
 		return err
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	var workers, services sync.WaitGroup
 	for range s.config.Jobs {

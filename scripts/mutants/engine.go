@@ -18,6 +18,7 @@ func init() {
 			"if now == nil || *now != *c.shards {", "if now == nil {", citus},
 		{"citus: tables without a shard for each person are read", "sql/functions/nodes.sql",
 			"ELSIF t.partmethod NOT IN ('h', 'n') THEN", "ELSIF false THEN", citus},
+		{"citus: tables of one shard are all on this node", "sql/functions/nodes.sql", "CASE WHEN citus THEN dp_int.node_of(s.relid) ELSE 'this node' END", "'this node'", citus},
 		{"citus: copies of a shard are read", "sql/functions/nodes.sql", "ELSIF t.copied THEN", "ELSIF false THEN", citus},
 		{"citus: a shard is registered by itself", "sql/functions/nodes.sql", "IF t.is_shard THEN", "IF false THEN", citus},
 		{"citus: shards are read before they are examined", "internal/job/attempt.go",

@@ -68,7 +68,7 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT interval '60 s' $$;
 -- The time after which a question without an answer is given out again: longer than a sidecar counts rows
 -- for one (countTime in package job).
 CREATE OR REPLACE FUNCTION dp_int.inquiry_lease() RETURNS interval
-LANGUAGE sql IMMUTABLE AS $$ SELECT interval '50 s' $$;
+LANGUAGE sql IMMUTABLE AS $$ SELECT interval '30 s' $$;
 
 -- The next question, or NULL. A question that its sidecar has not answered is given out again only while
 -- its caller may still wait: one that no sidecar can answer would otherwise return for ever.

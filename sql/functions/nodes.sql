@@ -13,30 +13,15 @@ BEGIN
    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = p_relid) OR b.relid IN (SELECT dp_int.with_children(p_relid));
 END $$;
 
--- The worker of Citus that has all rows of a table of one shard; NULL for other tables, and for reference tables, of
--- which the coordinator has a copy.
-CREATE OR REPLACE FUNCTION dp_int.single_node(p_relid oid) RETURNS text
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  RETURN (SELECT format('node group %s', min(c.groupid))
-            FROM pg_catalog.pg_dist_partition p
-            JOIN pg_catalog.pg_dist_shard s ON s.logicalrelid = p.logicalrelid
-            JOIN pg_catalog.pg_dist_placement c ON c.shardid = s.shardid
-           WHERE p.logicalrelid = p_relid AND p.partmethod = 'n' AND p.repmodel <> 't'
-          HAVING min(c.groupid) > 0);
-END $$;
-
 -- The distribution of a relation's rows, table by table; NULL where one snapshot shows all of them, as
 -- for reference tables and tables of one shard.
 CREATE OR REPLACE FUNCTION dp_int.distribution(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
 DECLARE
-  citus CONSTANT boolean := to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL;
   sharded text;
   over_servers text;
-  apart text;
 BEGIN
-  IF citus THEN
+  IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
     SELECT string_agg(format('%s by %s of %I', b.relation, CASE p.partmethod WHEN 'h' THEN 'hash' WHEN 'r' THEN 'range' ELSE 'append' END, a.attname), ', ' ORDER BY b.relation)
       INTO sharded
       FROM dp_int.shown_relations(p_relid) b
@@ -48,19 +33,53 @@ BEGIN
     FROM dp_int.shown_relations(p_relid) b
     JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
     JOIN pg_catalog.pg_class f ON f.oid = i.inhrelid AND f.relkind = 'f';
-  IF sharded IS NULL AND over_servers IS NULL THEN
-    -- A view of tables in several places: each server and each other node has a snapshot of its own.
-    WITH place AS MATERIALIZED (
-      SELECT b.relation, coalesce('server ' || quote_ident(s.srvname), CASE WHEN citus THEN dp_int.single_node(b.relid) END, 'this node') AS name
-        FROM dp_int.shown_relations(p_relid) b
-        JOIN pg_catalog.pg_class c ON c.oid = b.relid AND c.relkind IN ('r', 'f')
-        LEFT JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = b.relid
-        LEFT JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver)
-    SELECT string_agg(format('%s on %s', p.relation, p.name), ', ' ORDER BY p.relation) INTO apart
+  RETURN nullif(concat_ws(', ', sharded, over_servers), '');
+END $$;
+
+-- The node that has all rows of a table of Citus; NULL for a reference table, which every node has.
+CREATE OR REPLACE FUNCTION dp_int.node_of(p_relid oid) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN coalesce((SELECT CASE WHEN p.repmodel = 't' THEN '' WHEN p.partmethod = 'n' AND min(c.groupid) > 0 THEN format('node group %s', min(c.groupid)) END
+                     FROM pg_catalog.pg_dist_partition p
+                     JOIN pg_catalog.pg_dist_shard s ON s.logicalrelid = p.logicalrelid
+                     JOIN pg_catalog.pg_dist_placement c ON c.shardid = s.shardid
+                    WHERE p.logicalrelid = p_relid
+                    GROUP BY p.repmodel, p.partmethod), 'this node');
+END $$;
+
+-- The tables that a view shows, each with its node, where they are on several: each foreign server, and each node of Citus,
+-- has a snapshot of its own; NULL where they are on one. A materialized view is a table of this node, whatever it was
+-- made of.
+CREATE OR REPLACE FUNCTION dp_int.apart(p_relid oid) RETURNS text
+LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
+DECLARE
+  citus CONSTANT boolean := to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL;
+BEGIN
+  RETURN (
+    WITH RECURSIVE shown AS MATERIALIZED (
+      SELECT b.relid, b.relation, c.relkind FROM dp_int.shown_relations(p_relid) b JOIN pg_catalog.pg_class c ON c.oid = b.relid),
+    named(oid, relkind) AS (  -- what is read by views alone, not below a materialized view
+      SELECT c.oid, c.relkind FROM pg_catalog.pg_class c WHERE c.oid = p_relid
+      UNION
+      SELECT c.oid, c.relkind
+        FROM named n
+        JOIN pg_catalog.pg_rewrite w ON w.ev_class = n.oid AND n.relkind = 'v'
+        JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid AND d.refclassid = 'pg_catalog.pg_class'::regclass
+        JOIN pg_catalog.pg_class c ON c.oid = d.refobjid),
+    kept(oid) AS MATERIALIZED (
+      SELECT k.relid FROM shown m, LATERAL dp_int.base_relations(m.relid) k WHERE m.relkind = 'm' AND k.relid <> m.relid
+      EXCEPT SELECT n.oid FROM named n),
+    place AS MATERIALIZED (
+      SELECT s.relation, nullif(coalesce('server ' || quote_ident(v.srvname), CASE WHEN citus THEN dp_int.node_of(s.relid) ELSE 'this node' END), '') AS name
+        FROM shown s
+        LEFT JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = s.relid
+        LEFT JOIN pg_catalog.pg_foreign_server v ON v.oid = f.ftserver
+       WHERE s.relkind IN ('r', 'f', 'm') AND s.relid NOT IN (SELECT k.oid FROM kept k))
+    SELECT string_agg(format('%s on %s', p.relation, p.name), ', ' ORDER BY p.relation)
       FROM place p
-    HAVING count(DISTINCT p.name) > 1;
-  END IF;
-  RETURN nullif(concat_ws(', ', sharded, over_servers, apart), '');
+     WHERE p.name IS NOT NULL
+    HAVING count(DISTINCT p.name) > 1);
 END $$;
 
 -- Raises where a table of Citus cannot be read at all: a single shard registered as a table, because its
@@ -102,7 +121,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.check_nodes(p_relid oid, p_unit name, p_rows_stay text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  how CONSTANT text := dp_int.distribution(p_relid);
+  how CONSTANT text := coalesce(dp_int.distribution(p_relid), CASE WHEN p_unit IS NULL THEN dp_int.apart(p_relid) END);
 BEGIN
   PERFORM dp_int.refuse_shards(p_relid);
   IF p_rows_stay IS NOT NULL AND how IS NULL THEN

@@ -87,7 +87,7 @@ BEGIN
   BEGIN
     RETURN dp_int.response(r.model, dp.linear_predictor(w, p_features) + p_known);
   EXCEPTION WHEN numeric_value_out_of_range THEN
-    RAISE EXCEPTION 'the prediction is beyond the range of float8' USING ERRCODE = '22003', HINT = 'A feature is far too large.';
+    RAISE EXCEPTION 'the prediction is beyond the range of float8' USING ERRCODE = '22003', HINT = 'A feature is far too large, or too small.';
   END;
 END $$;
 

@@ -194,7 +194,7 @@ BEGIN
   BEGIN
     PERFORM dp_int.refuse_changed(d);
     IF dp_int.check_nodes(d.relid, d.unit, d.options ->> 'rows_stay') IS DISTINCT FROM d.distribution THEN
-      RAISE EXCEPTION 'its rows are distributed in another way now: %', coalesce(dp_int.distribution(d.relid), 'on one node');
+      RAISE EXCEPTION 'its rows are distributed in another way now: %', coalesce(dp_int.distribution(d.relid), dp_int.apart(d.relid), 'on one node');
     END IF;
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
     IF unknown IS NOT NULL THEN  -- a relation without the option total has no functions, and is not checked

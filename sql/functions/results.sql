@@ -370,10 +370,12 @@ DECLARE
 BEGIN
   BEGIN
     prediction := dp_int.prediction(r, p_grp, p_features, p_known);
-  EXCEPTION WHEN numeric_value_out_of_range THEN NULL;
+  EXCEPTION WHEN numeric_value_out_of_range THEN
+    why_null := 'the prediction is beyond the range of float8';
   END;
   why_null := CASE WHEN p_known IS NULL THEN 'the offset or the exposure is missing, or the exposure is not above 0'
                    WHEN EXISTS (SELECT FROM unnest(p_features) AS f WHERE abs(f) > 1e100 AND f <> 'NaN') THEN 'a feature is infinite or beyond 1e100'
+                   WHEN why_null IS NOT NULL THEN why_null
                    WHEN prediction IS NULL OR 'NaN' = ANY (p_features) THEN 'a feature is missing, or has a value that is no level' END;
   IF why_null IS NOT NULL THEN
     RETURN;
