@@ -41,7 +41,7 @@ func TestSecondMomentsAreChargedOnceAndFitFree(t *testing.T) {
 			t.Errorf("%+v, in the table %v", first[k], want)
 		}
 	}
-	lost := max(0, one[float64](w, w.analyst, `SELECT lost_weight - lost_weight_noise FROM dp.moments WHERE dataset = $1`, w.dataset))
+	lost, lostNoise := one[float64](w, w.analyst, `SELECT lost_weight FROM dp.moments WHERE dataset = $1`, w.dataset), one[float64](w, w.analyst, `SELECT lost_weight_noise FROM dp.moments WHERE dataset = $1`, w.dataset)
 	for _, c := range []struct {
 		target, features string
 		kept             []int // of (intercept), age, region, insured, amount; the target last
@@ -52,7 +52,7 @@ func TestSecondMomentsAreChargedOnceAndFitFree(t *testing.T) {
 	} {
 		for _, ridge := range []*float64{nil, new(float64)} {
 			got := rowsOf[fromMoments](w, w.analyst, `SELECT * FROM dp_linear_from_moments($1, NULL, $2, $3, $4)`, w.dataset, c.target, c.features, ridge)
-			w.sameFit(got, momentFit(first, c.kept, ridge != nil, lost))
+			w.sameFit(got, momentFit(first, c.kept, ridge != nil, lost, lostNoise))
 		}
 	}
 	plain := rowsOf[fromMoments](w, w.analyst, `SELECT * FROM dp_linear_from_moments($1)`, w.dataset)
@@ -86,7 +86,7 @@ func (w *world) products() []float64 {
 
 // momentFit computes what dp_linear_from_moments is to return from what dp_moments did, by
 // another route, in the units of worldIn.
-func momentFit(products []product, kept []int, unshrunk bool, lost float64) (fits []fromMoments) {
+func momentFit(products []product, kept []int, unshrunk bool, lost, lostNoise float64) (fits []fromMoments) {
 	scales := []float64{1, 40, 4, 1, 500}
 	full, k := mat.NewSymDense(5, nil), 0
 	for i := range 5 {
@@ -131,7 +131,11 @@ func momentFit(products []product, kept []int, unshrunk bool, lost float64) (fit
 		unit := scales[kept[d]] / scales[kept[j]]
 		byNoise := noise * noise / 2 * (length*second.At(j, j) + toward.AtVec(j)*toward.AtVec(j))
 		deviation, ofNoise := unit*math.Sqrt(residual*inverse.At(j, j)+byNoise), unit*math.Sqrt(byNoise)
-		half := deviation * quantileWithBias(5*lost*unit*math.Sqrt(residual*inverse.At(j, j)/full.At(0, 0))/deviation)
+		bias := 5 * max(0, lost-lostNoise) * unit * math.Sqrt(residual*inverse.At(j, j)/full.At(0, 0))
+		if j == 0 {
+			bias = max(bias, 2.5*1.5*math.Sqrt(5)*unit*max(0, lost)/full.At(0, 0))
+		}
+		half := deviation * quantileWithBias(bias/deviation)
 		low, high := unit*plain.AtVec(j)-half, unit*plain.AtVec(j)+half
 		fits = append(fits, fromMoments{products[kept[j]].B, unit * shrunk.AtVec(j), &deviation, &low, &high, &ofNoise, nil})
 	}

@@ -286,7 +286,9 @@ BEGIN
          LATERAL (SELECT dp_int.inner_product(u.weights, fit.b) + s.center, dp_int.inner_product(u.weights, fit.a) + s.center,
                          dp_int.quadratic_form(fit.covariance, u.weights), dp_int.quadratic_form(fit.noise, u.weights), dp_int.quadratic_form(fit.sampling, u.weights)
                     FROM (SELECT CASE u.i WHEN 1 THEN dp_int.center(m.likeness -> 'scales' -> terms[cardinality(terms)]) ELSE 0 END) AS s(center)) AS v(coef, middle, variance, by_noise, sampling),
-         LATERAL (SELECT dp_int.confidence_interval(v.middle, nullif(v.variance, 0), v.sampling * dp_int.shortening_bias(lost.shortened, lost.noise, sums[1]), greatest(sums[1] - cardinality(terms), 1))) AS i(ends)
+         LATERAL (SELECT greatest(v.sampling * dp_int.shortening_bias(lost.shortened, lost.noise, sums[1]),
+                                 CASE WHEN u.i = 1 THEN (u.weights[1] * dp_int.intercept_bias(m.releases, lost.shortened, sums[1])) ^ 2 END)) AS shortening(bias),
+         LATERAL (SELECT dp_int.confidence_interval(v.middle, nullif(v.variance, 0), shortening.bias, greatest(sums[1] - cardinality(terms), 1))) AS i(ends)
    ORDER BY u.i;
 END $$;
 COMMENT ON FUNCTION public.dp_linear_from_moments IS
@@ -319,6 +321,14 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.shortening_bias(p_shortened float8, p_noise float8, p_weight float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT (5 * greatest(p_shortened - p_noise, 0)) ^ 2 / greatest(p_weight, 1)
+$$;
+
+-- The bias of the intercept, in scaled units of the target, that intervals allow for where targets are what makes rows long, as
+-- costs are that few rows have: all lie on one side, so that the lost weight counts with two and a half times the length
+-- to which rows are shortened.
+CREATE OR REPLACE FUNCTION dp_int.intercept_bias(p_releases uuid[], p_shortened float8, p_weight float8) RETURNS float8
+LANGUAGE sql STABLE AS $$
+  SELECT 2.5 * max(m.bound) * greatest(p_shortened, 0) / greatest(p_weight, 1) FROM dp_int.second_moments m WHERE m.release = ANY (p_releases)
 $$;
 
 -- Tells where shortening surely took a two-hundredth of the weight of rows, and where releases are from before that was known.
