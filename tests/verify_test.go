@@ -56,7 +56,6 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 		"the last entry":    `UPDATE dp_int.release SET charge = ` + entry + ` - 1 WHERE charge = ` + entry + ` + 1; UPDATE dp_int.job SET charge = NULL WHERE charge = ` + entry + ` + 1; DELETE FROM dp_int.ledger WHERE id = ` + entry + ` + 1`,
 		"a forgotten table": `DELETE FROM dp_int.account_relation WHERE account = ` + account + `; UPDATE dp_int.dataset SET relid = 0, relation_name = 'gone', unregistered_at = now()`,
 		"another table":     `UPDATE dp_int.dataset SET relation_name = 'another'`,
-		"a statement":       `UPDATE dp_int.dataset SET options = '{"total": true}'`,
 		"a double release":  `UPDATE dp_int.release SET charge = ` + entry + ` - 1 WHERE charge = ` + entry,
 	}
 	for column, value := range map[string]string{

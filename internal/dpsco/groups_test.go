@@ -647,3 +647,62 @@ func TestGroupsWhoseFeatureLiesElsewhere(t *testing.T) {
 		t.Errorf("%d of %d given, %d cover", given, tried, covered)
 	}
 }
+
+// Where a feature lies elsewhere in a small group, and noise may hide how little it varies there beside the constant, the group
+// has no intervals, rather than ones that miss: of those of 1 % of counts 14 of 35 covered, of 5 % of a target half. Seeds are fixed.
+func TestSmallGroupsWhoseFeatureLiesElsewhereHaveNoWrongIntervals(t *testing.T) {
+	shift := []float64{0, 1, 2, 4, -3}
+	for name, c := range map[string]struct {
+		loss        loss.Loss
+		rows        int
+		eps         float64
+		level       []float64
+		slope       []float64
+		wrongAtMost int
+	}{
+		"counts":        {loss.Poisson{}, 40_000, 3, []float64{.3, .8, -.2, .3, 0}, []float64{.28, .14, .42, .28, -.21}, 1},
+		"least squares": {loss.Squared{}, 100_000, 1, []float64{0, 1.5, -1.5, 3, -3}, []float64{.4, .4, .4, .4, .4}, 0},
+	} {
+		given, wrong := 0, 0
+		for seed := range uint64(40) {
+			r := rand.New(rand.NewPCG(seed, 31))
+			x := table.Data{Shape: table.Shape{N: c.rows, D: 4, Intercept: true, GroupCount: 5}, X: table.NewColumns(3, c.rows), Y: make([]float64, c.rows), Group: make([]float64, c.rows)}
+			for i := range c.rows {
+				g, u := 0, r.Float64()
+				for _, share := range []float64{.5, .3, .14, .05} {
+					if u -= share; u > 0 {
+						g++
+					}
+				}
+				at := shift[g] + r.NormFloat64()
+				x.Group[i], x.X[0][i], x.X[1][i], x.X[2][i] = float64(g), at/2, (r.NormFloat64()-shift[g]/2)/2, r.NormFloat64()
+				if name == "counts" {
+					x.X[1][i], x.X[2][i] = math.Exp(0.7*r.NormFloat64())*(1+0.3*float64(g))/2, 0
+					if r.Float64() < 0.1 {
+						x.X[2][i] = 1
+					}
+				}
+				mean := c.level[g] + c.slope[g]*at
+				if x.Y[i] = (mean + r.NormFloat64()) / 2; name == "counts" {
+					x.Y[i] = float64(poissonOf(r, math.Exp(mean)))
+				}
+			}
+			for g, group := range resultOf(t, Regression{Loss: c.loss}, x, c.eps, seed).Groups {
+				if g < 3 || group.Low == nil || group.Withholds(1) {
+					continue
+				}
+				given++
+				truth := c.slope[g]
+				if name == "counts" {
+					truth *= 2
+				}
+				if !(group.Low[1] <= truth && truth <= group.High[1]) {
+					wrong++
+				}
+			}
+		}
+		if t.Logf("%s: %d of %d slopes are wrong", name, wrong, given); wrong > c.wrongAtMost {
+			t.Errorf("%s: %d of %d slopes are wrong", name, wrong, given)
+		}
+	}
+}

@@ -240,13 +240,20 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	floats.Add(f.w, linalg.Times(f.p, step))
 	q, along := w.AtScales(longer).Triangular(f.h)
 	f.q, f.floored, f.least = q, linalg.CountBelow(along, hidden), max(along[0], hidden)
-	if !f.grouped {
+	if f.grouped {
+		f.floored = linalg.CountBelow(along, surelySeen*hidden)
+	} else {
 		f.shortenedCount = linalg.CountBelow(along, shortenedEigenvalue)
 	}
 	f.followPilot(gain, step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
 }
+
+// surelySeen times the threshold below which noise hides a direction is that for intervals of a group: rows of a group may
+// vary far less in some direction than all rows do, and where noise lifts that over the threshold the step along it is
+// several times too short.
+const surelySeen = 1.5
 
 // pilotStep returns the step of a pilot pass, shrunk where noise explains it, and the gain matrix
 // that other releases would apply, which is used to follow the noise.

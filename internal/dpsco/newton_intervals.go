@@ -70,6 +70,9 @@ func (f *newtonFit) errors(r *release.Result) {
 	} else {
 		why = hide(r, f.a, f.shape.Intercept, f.floored, func() string { return f.whyUncertain(r) })
 	}
+	if f.grouped && f.floored > 0 {
+		why = hiddenDirection // a feature that lies elsewhere in a group goes with the constant, whose error is its own then
+	}
 	if why != "" {
 		withhold(r, why)
 		return

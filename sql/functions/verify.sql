@@ -205,20 +205,18 @@ BEGIN
               OR b.named ? 'max_rows' AND d.max_rows IS DISTINCT FROM (b.named ->> 'max_rows')::int)
        ORDER BY d.name
        LIMIT 1)),
-    ('the relation of every data set, and what was stated of it, are what the ledger names', (
+    ('the relation of every data set is the one that the ledger names', (
       SELECT format('data set "%s"', d.name)
         FROM dp_int.dataset d, LATERAL dp_int.registered_budget(d) AS b(named)
        WHERE d.unregistered_at IS NULL AND b.named IS NOT NULL
-         AND (parse_ident(b.named ->> 'relation') IS DISTINCT FROM ARRAY[d.schema_name, d.relation_name]::text[]
-              OR d.options IS DISTINCT FROM (SELECT coalesce(jsonb_object_agg(o.key, o.value), '{}') FROM jsonb_each(b.named) AS o
-                                              WHERE o.key IN ('total', 'account', 'new_population', 'one_block_a_person', 'rows_stay')))
+         AND parse_ident(b.named ->> 'relation') IS DISTINCT FROM ARRAY[d.schema_name, d.relation_name]::text[]
        ORDER BY d.name
        LIMIT 1)),
-    -- Relations that no account knows could be registered with another budget. What is total may show no table at all.
-    ('every account knows relations', (
+    -- What no account knows could be registered with another budget. What is total may show no table at all.
+    ('every account to which something was charged knows its relations', (
       SELECT format('account %s', a.id)
         FROM dp_int.account a
-       WHERE EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = a.id AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation' AND l.event #>> '{budget,total}' IS DISTINCT FROM 'true')
+       WHERE dp_int.charged(a.id) AND EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = a.id AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation' AND l.event #>> '{budget,total}' IS DISTINCT FROM 'true')
          AND NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.account = a.id)
        ORDER BY a.id
        LIMIT 1)),
