@@ -133,7 +133,7 @@ func momentFit(products []product, kept []int, unshrunk bool, lost, lostNoise fl
 		deviation, ofNoise := unit*math.Sqrt(residual*inverse.At(j, j)+byNoise), unit*math.Sqrt(byNoise)
 		bias := 5 * max(0, lost-lostNoise) * unit * math.Sqrt(residual*inverse.At(j, j)/full.At(0, 0))
 		if j == 0 {
-			bias = max(bias, 2.5*1.5*math.Sqrt(5)*unit*max(0, lost)/full.At(0, 0))
+			bias = max(bias, 2.5*3*unit*max(0, lost)/full.At(0, 0)) // rows are 3 long
 		}
 		half := deviation * quantileWithBias(bias/deviation)
 		low, high := unit*plain.AtVec(j)-half, unit*plain.AtVec(j)+half
