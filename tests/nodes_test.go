@@ -158,7 +158,8 @@ func (w *world) viewsOfSeveralPlaces() {
 		CREATE MATERIALIZED VIEW kept_here AS SELECT * FROM far0 UNION ALL SELECT * FROM far1 WITH NO DATA;
 		CREATE VIEW kept_and_far AS SELECT * FROM kept_here UNION ALL SELECT * FROM again0;
 		CREATE VIEW kept_and_here AS SELECT * FROM kept_here UNION ALL SELECT * FROM own;
-		CREATE VIEW joined AS SELECT f.* FROM far0 f JOIN own o USING (id);
+		CREATE VIEW joined AS SELECT f.* FROM far0 f LEFT JOIN own o USING (id);
+		CREATE VIEW joined_both AS SELECT coalesce(f.cost, o.cost) AS cost, id FROM far0 f FULL JOIN own o USING (id);
 		GRANT SELECT ON two, one_and_here, same, kept_here, kept_and_far, kept_and_here TO dp_sidecar`)
 	register := func(view, options string) error {
 		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $1::text::regclass, 'cost', '{id}', 10, options => $2)`, view, `{"total": true, "new_population": "a test"`+options+`}`)
@@ -177,7 +178,7 @@ func (w *world) viewsOfSeveralPlaces() {
 	if err := register("same", ``); err != nil {
 		w.Error(err)
 	}
-	for view, want := range map[string]string{"joined": "", "kept_here": "", "kept_and_here": "", "kept_and_far": "public.again0 on server n0, public.kept_here on this node"} {
+	for view, want := range map[string]string{"joined": "", "joined_both": "public.far0 on server n0, public.own on this node", "kept_here": "", "kept_and_here": "", "kept_and_far": "public.again0 on server n0, public.kept_here on this node"} {
 		if got := one[string](w, w.super, `SELECT coalesce(dp_int.apart($1::text::regclass), '')`, view); got != want {
 			w.Errorf("%s: %q, want %q", view, got, want)
 		}

@@ -36,7 +36,7 @@ BEGIN
   RETURN nullif(concat_ws(', ', sharded, over_servers), '');
 END $$;
 
--- The node that has all rows of a table of Citus; NULL for a reference table, which every node has.
+-- The node that has all rows of a table; empty for a reference table of Citus, which every node has.
 CREATE OR REPLACE FUNCTION dp_int.node_of(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -48,16 +48,16 @@ BEGIN
                     GROUP BY p.repmodel, p.partmethod), 'this node');
 END $$;
 
--- The tables that a view unites, each with its node, where they are on several: each foreign server, and each node of Citus,
--- has a snapshot of its own; NULL where they are on one. Of tables that are only joined each row rests on one row of each,
--- so that nobody has two. A materialized view is a table of this node, whatever it was made of.
+-- The tables that a view unites (UNION, FULL JOIN), each with its node, where they are on several: each foreign server, and each node of Citus,
+-- has a snapshot of its own; NULL where they are on one. Of tables that are joined otherwise each row rests on one row of the
+-- first, so that nobody has two. A materialized view is a table of this node, whatever it was made of.
 CREATE OR REPLACE FUNCTION dp_int.apart(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
 DECLARE
   citus CONSTANT boolean := to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL;
 BEGIN
   IF NOT EXISTS (SELECT FROM dp_int.relation_tree(p_relid) AS r(oid), LATERAL dp_int.trees_of('pg_catalog.pg_class'::regclass, r.oid) AS t
-                  WHERE t.kind = 'view' AND t.tree ~ E'(?<!\\\\):setOperations (?!<>)') THEN
+                  WHERE t.kind = 'view' AND t.tree ~ E'(?<!\\\\):(setOperations (?!<>)|jointype 2 )') THEN  -- 2: FULL JOIN
     RETURN NULL;
   END IF;
   RETURN (
