@@ -66,7 +66,7 @@ experiments: build
 
 ## bench-once: every benchmark once, so that none rots
 bench-once: postgres
-	@$(GO) test -p 1 -timeout 30m -run '^$$' -bench . -benchtime 1x $(addprefix ./,$(BENCHES)) >/dev/null
+	@$(GO) test -timeout 30m -run '^$$' -bench . -benchtime 1x $(addprefix ./,$(BENCHES)) >/dev/null
 
 ## race: jobs and fits, which run on several goroutines, under the race detector
 race: postgres

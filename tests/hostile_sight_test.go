@@ -19,7 +19,7 @@ func TestNothingButTheCoefficientsDependsOnARow(t *testing.T) {
 	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	w.serve()
-	if told := tellsApart(t, w.system); told != "" {
+	if told := tellsApart(t, w.system, `30, 20, 3, true`, `NULL, NULL, NULL, NULL`, `'NaN', 'Infinity', 0, NULL`, `1e308, -1e308, 2147483647, false`, `5e-324, 0, -2147483648, true`); told != "" {
 		t.Error(told)
 	}
 }
@@ -40,17 +40,17 @@ func TestAParameterFromTheDataIsNoticed(t *testing.T) {
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if tellsApart(t, w.system) == "" {
+	if tellsApart(t, w.system, `30, 20, 3, true`, `'NaN', 'Infinity', 0, NULL`) == "" {
 		t.Error("not noticed")
 	}
 }
 
-// tellsApart asks the same of tables that differ in one row and returns the first
-// difference an analyst sees, or nothing.
-func tellsApart(t *testing.T, s *dev.System) string {
+// tellsApart asks the same of tables that differ in one row, one table for each of rows, and returns the
+// first difference an analyst sees, or nothing.
+func tellsApart(t *testing.T, s *dev.System, rows ...string) string {
 	t.Helper()
 	var seen []string
-	for i, row := range []string{`30, 20, 3, true`, `NULL, NULL, NULL, NULL`, `'NaN', 'Infinity', 0, NULL`, `1e308, -1e308, 2147483647, false`, `5e-324, 0, -2147483648, true`} {
+	for i, row := range rows {
 		w := worldIn(t, s, 1, 0)
 		w.exec(w.super, fmt.Sprintf(`DELETE FROM public.%[1]s WHERE ctid = (SELECT ctid FROM public.%[1]s LIMIT 1)`, w.dataset))
 		w.exec(w.super, fmt.Sprintf(`INSERT INTO public.%[1]s (amount, age, region, insured) VALUES (%[2]s)`, w.dataset, row))
