@@ -20,9 +20,13 @@ import (
 // BenchmarkLinearRegress is the sidecar's work for dp_linear_regress on 5,000,000
 // rows of 10 features: pull, then 100 full-batch Catoni steps, on all cores and
 // on one. Metrics: seconds of each, nanoseconds a row, coordinate and step, and
-// the most memory in use as a multiple of the columns.
+// the most memory in use as a multiple of the columns. With -short a tenth of the rows.
 func BenchmarkLinearRegress(b *testing.B) {
-	const rows, features, steps = 5_000_000, 10, 100
+	const features, steps = 10, 100
+	rows := 5_000_000
+	if testing.Short() {
+		rows /= 10
+	}
 	s, err := shared()
 	if err != nil {
 		b.Fatal(err)
@@ -53,7 +57,7 @@ func BenchmarkLinearRegress(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		record, err := arrowio.Pull(ctx, super, arrowio.Request{Relation: pgx.Identifier{"public", "large"}, Columns: append([]string{"y"}, names...), Rows: rows}, mech.NewSource())
+		record, err := arrowio.Pull(ctx, super, arrowio.Request{Relation: pgx.Identifier{"public", "large"}, Columns: append([]string{"y"}, names...), Rows: int64(rows)}, mech.NewSource())
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -82,9 +86,9 @@ func BenchmarkLinearRegress(b *testing.B) {
 		record.Release()
 		b.ReportMetric(pulled.Seconds(), "pull-s")
 		b.ReportMetric(many.Seconds(), "fit-s")
-		b.ReportMetric(float64(one.Nanoseconds())/(rows*(features+1)*steps), "ns/row/coordinate/step")
+		b.ReportMetric(float64(one.Nanoseconds())/float64(rows*(features+1)*steps), "ns/row/coordinate/step")
 		b.ReportMetric(one.Seconds()/many.Seconds(), "speed-up")
-		b.ReportMetric(float64(most)/(rows*(features+1)*8), "memory/columns")
+		b.ReportMetric(float64(most)/float64(rows*(features+1)*8), "memory/columns")
 	}
 }
 

@@ -17,7 +17,13 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-const benchRows = 1_000_000
+// benchRows is the number of rows of benchmarks: with -short, which shows no more than that they run, a tenth.
+func benchRows() int64 {
+	if testing.Short() {
+		return 100_000
+	}
+	return 1_000_000
+}
 
 // benchmark makes a table of ten float8 columns and returns where it is.
 func benchmark(b *testing.B) (url string, req arrowio.Request) {
@@ -27,11 +33,11 @@ func benchmark(b *testing.B) (url string, req arrowio.Request) {
 	req = arrowio.Request{
 		Relation: pgx.Identifier{"public", "bench"},
 		Columns:  strings.Split("abcdefghij", ""),
-		Rows:     benchRows,
+		Rows:     benchRows(),
 	}
 	values := "random() AS " + strings.Join(req.Columns, ", random() AS ")
 	c.Exec(b, database,
-		fmt.Sprintf("CREATE TABLE bench AS SELECT %s FROM generate_series(1, %d) AS rows(n)", values, benchRows),
+		fmt.Sprintf("CREATE TABLE bench AS SELECT %s FROM generate_series(1, %d) AS rows(n)", values, benchRows()),
 		"VACUUM (FREEZE, ANALYZE) bench")
 	return c.SuperuserURL(database), req
 }
@@ -71,11 +77,11 @@ func inSnapshot(b *testing.B, url string, do func(ctx context.Context, conn *pgx
 
 func BenchmarkPull(b *testing.B) {
 	url, req := benchmark(b)
-	b.SetBytes(benchRows * int64(len(req.Columns)) * 8)
+	b.SetBytes(benchRows() * int64(len(req.Columns)) * 8)
 	for b.Loop() {
 		pull(b, url, req)
 	}
-	b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(float64(b.N)*float64(benchRows())/b.Elapsed().Seconds(), "rows/s")
 }
 
 // BenchmarkPullBesidePsql compares whole pulls, connecting included, with whole
@@ -147,12 +153,12 @@ func psqlOf(b *testing.B, url string) string {
 // which rows are grouped into 230,000 persons, in pairs; the metric is the median of their
 // ratio. The ceiling is 2.
 func BenchmarkPullUnitsBesidePlain(b *testing.B) {
-	const persons = 230_000
+	persons := benchRows() * 23 / 100
 	c := localpg.Postgres(b)
 	database := c.Database(b)
-	req := arrowio.Request{Relation: pgx.Identifier{"public", "bench"}, Columns: strings.Split("abcde", ""), Rows: benchRows}
+	req := arrowio.Request{Relation: pgx.Identifier{"public", "bench"}, Columns: strings.Split("abcde", ""), Rows: benchRows()}
 	c.Exec(b, database,
-		fmt.Sprintf("CREATE TABLE bench AS SELECT md5((random() * %d)::int::text)::uuid AS u, random() AS a, random() AS b, random() AS c, random() AS d, random() AS e FROM generate_series(1, %d)", persons, benchRows),
+		fmt.Sprintf("CREATE TABLE bench AS SELECT md5((random() * %d)::int::text)::uuid AS u, random() AS a, random() AS b, random() AS c, random() AS d, random() AS e FROM generate_series(1, %d)", persons, benchRows()),
 		"VACUUM (FREEZE, ANALYZE) bench")
 	url := c.SuperuserURL(database)
 	plain := func() { pull(b, url, req) }
