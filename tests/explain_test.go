@@ -123,6 +123,7 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		{`SELECT * FROM dp_explain('linear', '%s', 0.01)`, "warning", "too few rows"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"sample_rows": 20}')`, "warning", "too few rows"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.01, features => '{region}', options => '{"weight": "age", "max_weight": 70}')`, "warning", "or most weights are far below max_weight"},
+		{`SELECT * FROM dp_explain('l1', '%s', 1.5, features => '{age}', options => '{"tau": 0.9}')`, "warning", "the quantile 0.9 comes out nearer to the median: noise hides the rows beyond it; ask for more eps, or about 1400 rows at eps 1.5"},
 		{`SELECT * FROM dp_explain('l1', '%s', 0.5, features => '{age}', options => '{"tau": 0.9}')`, "warning", "the quantile 0.9 may come out beyond nearly all rows where residuals are small beside the scale of amount: a scale as large as they are, with a center, helps, or about 2000 rows at eps 0.5"},
 		{`SELECT * FROM dp_explain('l1', '%s', 1.5, features => '{age}', options => '{"tau": 0.1, "weight": "region", "max_weight": 5}')`, "warning", "or about 2300 rows at eps 1.5"},
 		{`SELECT * FROM dp_explain('l1', '%s', 2, features => '{age}', options => '{"tau": 0.9, "method": "objective_perturbation"}')`, "warning", "with a center, helps, or the method staged"},
@@ -516,5 +517,23 @@ func TestHelpExamplesRun(t *testing.T) {
 				t.Errorf("dp_help does not tell %s of %s", role, name)
 			}
 		}
+	}
+}
+
+// The example of dp_register says whom the account protects, and over what time, as the data set does whose people it registers again.
+func TestTheExampleOfRegisterProtectsAsBefore(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	persons, days := w.dataset+"_persons", w.admissions(1, 1e-5)
+	w.visited(300)
+	if err := w.registerUnit(persons, w.dataset, visits+`, unit => 'patient', max_rows => 4, options => '{"new_population": "these are patients"}'`); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	for _, name := range []string{persons, days} {
+		w.exec(w.super, `UPDATE dp_int.dataset SET name = $1 WHERE name = $2`, "1_"+name, name) // dp_help is about the first
+		w.mustRun(w.steward, one[string](w, w.steward, `SELECT example FROM dp_help() WHERE name = 'dp_register'`))
+		if protects := all[string](w, w.steward, `SELECT DISTINCT concat(protects, block_width) FROM dp.datasets WHERE dataset LIKE $1`, "1_"+name+"%"); len(protects) != 1 {
+			t.Errorf("%s: %q", name, protects)
+		}
+		w.exec(w.super, `UPDATE dp_int.dataset SET name = replace(name, '1_', 'z_') WHERE name LIKE $1`, "1_"+name+"%")
 	}
 }

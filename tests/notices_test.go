@@ -385,6 +385,15 @@ func TestSummariesTellOfBias(t *testing.T) {
 	if said := heard(); len(said) != 1 || !strings.HasPrefix(said[0], `dpsidecar: t of "age" counts chance and noise alone`) || !strings.Contains(said[0], "dp_huber_regress") {
 		t.Errorf("heard %q", said)
 	}
+	w.exec(w.super, `UPDATE dp_int.coefficient SET covariance = array_append(array_fill(0::float8, ARRAY[position - 1]), 1), bias = array_append(array_fill(0::float8, ARRAY[position - 1]), h * h)
+		FROM (VALUES (1, 0), (2, 20), (3, 0)) AS v(n, h) WHERE release = $1 AND position = n`, release)
+	for terms, told := range map[string]int{`{age}`: 1, `{age,insured}`: 1, `{insured}`: 0} {
+		conn, heard := w.hearingHints(w.person)
+		w.exec(conn, `SELECT * FROM dp_test($1::uuid, $2)`, release, terms)
+		if said := heard(); len(said) != told || told == 1 && !strings.HasPrefix(said[0], `dpsidecar: statistic counts chance and noise alone`) {
+			t.Errorf("%s: heard %q", terms, said)
+		}
+	}
 }
 
 // A transaction whose snapshot is older than its new release says so, as dp_last_release is another one there; the next one shows it.

@@ -48,6 +48,8 @@ func (c *claim) stays(p *plan.Plan) (why string) {
 		return "where block_rows is registered, a part of the rows is drawn"
 	case p.TooWide:
 		return "so many columns have more sums than a statement returns"
+	case !p.Sums && p.Method == "moments_gaussian":
+		return "second moments are released of rows in the sidecar alone"
 	case !p.Sums:
 		return fmt.Sprintf("method %s takes more from rows than sums", p.Method)
 	}

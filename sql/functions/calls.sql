@@ -548,7 +548,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
    ORDER BY r.released_at DESC
    LIMIT 1
 $$;
-COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, scores and descriptions aside; NULL when there is none.';
+COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, scores and descriptions aside; NULL when there is none since the data set was registered.';
 GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
 GRANT EXECUTE ON FUNCTION dp.commit_refusal, dp.time_left, dp.what_became TO dp_analyst;
 GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;

@@ -57,7 +57,7 @@ BEGIN
   END IF;
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   IF p_model <> 'moments' THEN  -- whose request is not complete
-    PERFORM dp_int.refuse_large_delta(d, r, CASE WHEN p_delta IS NULL THEN usual ELSE 0 END);
+    PERFORM dp_int.refuse_large_delta(d, r, usual);
   END IF;
   RETURN r;
 END $$;

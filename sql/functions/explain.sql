@@ -365,13 +365,23 @@ LANGUAGE sql STABLE AS $$
                                ORDER BY r.released_at DESC LIMIT 1), asked.features)) AS fit(features)
 $$;
 
+-- What a further registration of a data set's people has to say of whom it protects, and over what time.
+CREATE OR REPLACE FUNCTION dp_int.example_protection(p_dataset text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT concat(', unit => ' || quote_literal(d.unit), ', max_rows => ' || d.max_rows, ', persons => ' || d.persons, ', block => ' || quote_literal(d.block), ', block_width => ' || quote_literal(a.block_width),
+                ', block_origin => ' || quote_literal(a.block_origin), ', block_rows => ' || d.block_rows, ', block_is_fixed => ' || quote_literal(d.block_is_fixed),
+                ', options => ' || quote_literal(nullif(d.options - 'new_population', '{}')))
+    FROM (SELECT) AS always
+    LEFT JOIN (dp_int.dataset d JOIN dp_int.account a ON a.id = d.account) ON d.name = p_dataset AND d.unregistered_at IS NULL
+$$;
+
 -- The number of a row is its place.
 CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT h.name, h.does, h.example
     FROM dp_int.example_words() AS w, LATERAL (VALUES
       (1, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', format('SELECT * FROM dp_explain(''l1'', %L, 1.0%s)', w.dataset, w.over)),
-      (2, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', format('SELECT dp_register(%L, %L, %L, %L, 1, %s, scales => %L%s)', w.dataset || '_too', w.relation, w.target, w.features, w.delta, w.scales, w.categories)),
+      (2, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', format('SELECT dp_register(%L, %L, %L, %L, 1, %s, scales => %L%s%s)', w.dataset || '_too', w.relation, w.target, w.features, w.delta, w.scales, w.categories, dp_int.example_protection(w.dataset))),
       (3, 'dp_admin', 'dp_grant', 'lets somebody ask', format('SELECT dp_grant(%L, session_user)', w.dataset)),
       (4, 'dp_admin', 'dp.grants', 'who may ask, with which limit, and what each has spent', 'SELECT * FROM dp.grants'),
       (5, 'dp_admin', 'dp_revoke', 'takes a grant back', format('SELECT dp_revoke(%L, session_user)', w.dataset)),

@@ -213,6 +213,13 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.delta_fits(a dp_int.account, delta numeric) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT a.spent_delta + delta <= dp_int.reserve(a.delta) $$;
 
+-- What a refused caller can have all the same. A request of a former registration is another one.
+CREATE OR REPLACE FUNCTION dp_int.hint_repeats(p_dataset text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT format('Requests answered %s can still be repeated at no cost.',
+                CASE WHEN EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = p_dataset AND d.unregistered_at IS NOT NULL) THEN 'since the data set was registered, the last time,' ELSE 'before' END)
+$$;
+
 CREATE OR REPLACE FUNCTION dp_int.refuse_delta(p_dataset text, a dp_int.account, delta numeric) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -224,7 +231,7 @@ BEGIN
          ELSE format('a tenth of it is kept for methods that spend delta themselves; of that tenth %s is left, and this request needs %s', remaining::float8, delta::float8) END
     USING ERRCODE = 'DP002',
           HINT = CASE WHEN remaining < 0 THEN 'Ask' ELSE 'Ask with a smaller delta or with a method that spends no delta itself, or ask' END
-                 || ' the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
+                 || ' the steward for dp_set_budget. No privacy budget was spent. ' || dp_int.hint_repeats(p_dataset);
 END $$;
 
 -- About the largest eps with which the request of e would be admitted after the charges of each of these sums: the largest
@@ -330,7 +337,7 @@ BEGIN
          ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
     p_caller, p_dataset, dp_int.shown_epsilon(before_epsilon, p_epsilon), dp_int.shown_epsilon(after_epsilon, p_epsilon), p_epsilon::float8, ' at delta ' || nullif(a.delta, 0)::float8,
     trim_scale(dp_int.shown_increase(before_epsilon, after_epsilon, p_epsilon)), dp_int.shown_remaining(left_epsilon, p_epsilon), why)
-    USING ERRCODE = 'DP002', HINT = remedy || concat('. ', p_block || ' ') || 'No privacy budget was spent. Requests answered before can still be repeated at no cost.';
+    USING ERRCODE = 'DP002', HINT = remedy || concat('. ', p_block || ' ') || 'No privacy budget was spent. ' || dp_int.hint_repeats(p_dataset);
 END $$;
 
 -- Refunds a charge, at most once: the unique key on refunds enforces it.

@@ -120,7 +120,8 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.refuse_uncovered(d dp_int.dataset, p_columns name[], p_over daterange) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  hint CONSTANT text := 'See dp.moments for what there is, and release what is missing with dp_moments or CALL dp_run(''moments'', ...). This question is free.';
+  hint CONSTANT text := CASE WHEN EXISTS (SELECT FROM dp_int.second_moments m JOIN dp_int.release r ON r.id = m.release JOIN dp_int.dataset e ON e.id = r.dataset WHERE e.name = d.name AND e.id <> d.id)
+                             THEN 'Those of a former registration of the name are not used. ' ELSE '' END || 'See dp.moments for what there is, and release what is missing with dp_moments or CALL dp_run(''moments'', ...). This question is free.';
   missing text;
 BEGIN
   IF NOT EXISTS (SELECT FROM dp_int.moments_of(d.id, p_columns) AS m WHERE (m.over IS NULL) = (p_over IS NULL)) THEN

@@ -138,7 +138,8 @@ BEGIN
            || CASE WHEN p_registered THEN ' of these people' ELSE '' END || ' is spent' || CASE WHEN a.block_width IS NOT NULL THEN ' in the fullest block' ELSE '' END;
   IF a.proven_epsilon >= total OR a.block_width IS NULL AND dp_int.is_closed(a.accounting, least(a.cap, d.cap), dp_int.tally_of(a)) THEN
     RAISE NOTICE 'dpsidecar: nothing is left for data set "%": %, and its epsilon is %', d.name, spent, total::float8
-      USING HINT = CASE WHEN a.proven_epsilon < total THEN format('Among others that request counts as epsilon %s: with a budget above that there is something left. ', dp_int.shown_epsilon(dp_int.proven(a.accounting, a.renyi_order, a.spent, a.delta, a.spent_delta))) ELSE '' END || 'What is spent stays spent, under whatever name. New requests are refused until dp_set_budget raises the budget, which weakens the promise to these people; answers that were given before are still given again, free.';
+      USING HINT = CASE WHEN a.proven_epsilon < total THEN format('Among others that request counts as epsilon %s: with a budget above that there is something left. ', dp_int.shown_epsilon(dp_int.proven(a.accounting, a.renyi_order, a.spent, a.delta, a.spent_delta))) ELSE '' END || 'What is spent stays spent, under whatever name. New requests are refused until dp_set_budget raises the budget, which weakens the promise to these people; '
+                   || CASE WHEN p_registered THEN 'answers to requests of a former registration stay in dp.releases, and are not given again.' ELSE 'answers that were given before are still given again, free.' END;
   ELSIF p_registered AND a.proven_epsilon > 0 THEN
     RAISE NOTICE 'dpsidecar: % already: data set "%" has % of its epsilon % left', spent, d.name, dp_int.shown_remaining(total - a.proven_epsilon, total), total::float8
       USING HINT = 'What is spent stays spent, under whatever name.';

@@ -539,7 +539,7 @@ BEGIN  -- also in a copy: adopt refuses a data set whose relation is not there
   PERFORM dp_int.ledger_budget(d.account, d.name, dp.caller(), '{"unregister": {}}');
   IF granted IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: data set "%" can no longer be asked by those to whom it was granted (%): they still see its releases', d.name, granted
-      USING HINT = 'Grants do not go over to another registration: there, dp_grant them again. dp_revoke takes the releases away too.';
+      USING HINT = 'Grants and kept answers do not go over to another registration: there, dp_grant them again, and the same request is a new one, which is charged. dp_revoke takes the releases away too.';
   END IF;
 END $$;
 COMMENT ON FUNCTION public.dp_unregister IS

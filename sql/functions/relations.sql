@@ -562,7 +562,7 @@ BEGIN
   IF reason IS NOT NULL AND NOT p_total THEN
     RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
       USING ERRCODE = '22023',
-            HINT = 'Register the whole table: of its categories a request may be about some levels, with where_level => ''{"region": ["south"]}''. Or state with options {"total": true} that every person has exactly one row, that no row depends on another person, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
+            HINT = 'Register the whole table: of its categories a request may be about some levels, with where_level => ''{"region": ["south"]}''. Or state with options {"total": true} that every person has exactly one row (with a unit: has rows in it), that no row depends on another person, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
   END IF;
   IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
     RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass

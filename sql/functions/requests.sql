@@ -229,13 +229,14 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Refuses a delta above the account's: its noise is that of a larger eps, which it costs, and which the caller did not give.
--- p_default: the delta of a request that gives none, which may be above one that a steward has lowered.
+-- p_default: the delta of a request that gives none, which may be above one that a steward has lowered, and which stays a request's
+-- where it is prepared again over the loopback.
 CREATE OR REPLACE FUNCTION dp_int.refuse_large_delta(d dp_int.dataset, r dp_int.request, p_default float8) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   most CONSTANT float8 := (SELECT a.delta FROM dp_int.account a WHERE a.id = d.account);
 BEGIN
-  IF most > 0 AND r.delta > greatest(most, p_default) AND NOT dp_int.paid_for(r) THEN
+  IF most > 0 AND r.delta > most AND r.delta IS DISTINCT FROM p_default AND NOT dp_int.paid_for(r) THEN
     RAISE EXCEPTION 'delta % is above that of data set "%", %: it would cost more epsilon than its eps', r.delta, d.name, most
       USING ERRCODE = '22023', HINT = format('Leave delta out, or give one up to %s; for less noise give a larger eps. No privacy budget was spent.', most);
   END IF;
@@ -646,7 +647,10 @@ LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM dp_int.release r WHERE r.id = p_release AND (dp_int.grant_of(r.dataset, p_caller)).dataset IS NOT NULL) THEN
     RAISE EXCEPTION 'the data set is no longer granted to "%"', p_caller
-      USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant: the release is kept, and the same request returns it at no cost.';
+      USING ERRCODE = '42501',
+            HINT = CASE WHEN EXISTS (SELECT FROM dp_int.release r JOIN dp_int.dataset d ON d.id = r.dataset WHERE r.id = p_release AND d.unregistered_at IS NOT NULL)
+                        THEN 'Its registration has ended, so that nothing can be granted anew: ask a steward, who sees all releases, or make the request of a data set that is registered, where it is a new one.'
+                        ELSE 'Ask the steward for dp_grant: the release is kept, and the same request returns it at no cost.' END;
   END IF;
 END $$;
 

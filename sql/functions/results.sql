@@ -71,6 +71,14 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT (CASE WHEN p_up THEN ceil(n * unit) ELSE flo
 CREATE OR REPLACE FUNCTION dp_int.rounded_end(p float8, p_decimals int) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p <> 0 AND r.ended = 0 THEN dp_int.rounded(p, dp_int.decimals(p, NULL) - 2) ELSE r.ended END FROM (SELECT dp_int.rounded(p, p_decimals)) AS r(ended) $$;
 
+-- What makes the bias of a fit smaller.
+CREATE OR REPLACE FUNCTION dp_int.hint_bias(p_model text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT 'More eps or more rows make the bias smaller.'
+         || CASE p_model WHEN 'linear' THEN ' So does dp_huber_regress mostly, by far where the interval is many times as wide as std_err: it asks about means that rows far out move less.'
+              ELSE ' So does the logarithm of a feature that is an amount or a size, in a view.' END
+$$;
+
 -- Tells readers of a summary which coefficients have a t that alone would reject 0 while their p_value
 -- does not: only p_value allows for bias.
 CREATE OR REPLACE FUNCTION dp_int.tell_bias(r dp_int.release) RETURNS void
@@ -81,9 +89,7 @@ DECLARE
 BEGIN
   IF terms IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: t of % counts chance and noise alone; p_value and the interval also allow for the bias of rows that were clipped or weigh less', terms
-      USING HINT = 'Go by p_value and the interval. More eps or more rows make the bias smaller.'
-                   || CASE r.model WHEN 'linear' THEN ' So does dp_huber_regress mostly, by far where the interval is many times as wide as std_err: it asks about means that rows far out move less.'
-                        ELSE ' So does the logarithm of a feature that is an amount or a size, in a view.' END;
+      USING HINT = 'Go by p_value and the interval. ' || dp_int.hint_bias(r.model);
   END IF;
 END $$;
 
@@ -334,9 +340,17 @@ END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_test(release uuid, terms text[]) RETURNS TABLE(statistic float8, df float8, p_value float8)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  r CONSTANT dp_int.release := dp_int.visible_fit(dp_test.release);
+  w record;
 BEGIN
-  RETURN QUERY SELECT dp_int.rounded(w.statistic, 2), dp_int.rounded(w.df, 1), dp_int.rounded(w.p_value, dp_int.decimals(w.p_value, NULL))
-    FROM dp_int.wald_test(dp_int.visible_fit(dp_test.release), dp_test.terms) AS w;
+  SELECT * INTO w FROM dp_int.wald_test(r, dp_test.terms);
+  -- F of 1 and df degrees of freedom has longer tails than that of more: what it would reject, any would.
+  IF w.p_value > .05 AND w.statistic > dp_int.t_quantile(least(w.df, 1e6)) ^ 2 THEN
+    RAISE NOTICE 'dpsidecar: statistic counts chance and noise alone; p_value also allows for the bias of rows that were clipped or weigh less'
+      USING HINT = 'Go by p_value. ' || dp_int.hint_bias(r.model);
+  END IF;
+  RETURN QUERY SELECT dp_int.rounded(w.statistic, 2), dp_int.rounded(w.df, 1), dp_int.rounded(w.p_value, dp_int.decimals(w.p_value, NULL));
 END $$;
 COMMENT ON FUNCTION public.dp_test IS
   'Tests that all of these coefficients of a release are 0 (Wald); a category stands for those of all its levels. statistic is compared with the F distribution of as many degrees of freedom as there are coefficients, and of df. p_value allows for the least favourable bias that the intervals allow for; of one term it is that of dp_summary. Free.';
@@ -388,6 +402,7 @@ BEGIN
     FROM (SELECT x.*, row_number() OVER (ORDER BY x.position) AS place FROM dp_int.coefficient x WHERE x.release = r.id AND x.grp = p_grp) AS c;
   why_null := CASE WHEN coalesce(s.why_null, r.why_null) IS NOT NULL THEN coalesce(s.why_null, r.why_null)
                    WHEN s.unknown THEN 'it is from before dpsidecar kept the covariance of coefficients'
+                   WHEN 0 = ALL (w) THEN 'without an intercept nothing is uncertain where all features are 0'
                    WHEN NOT s.variance > 0 OR s.variance IN ('NaN', 'Infinity') THEN 'rounding leaves no variance of this prediction' END;
   IF why_null IS NULL THEN
     ends := dp_int.confidence_interval(s.middle + p_known, s.variance, coalesce(s.bias, 0), s.df);
