@@ -60,6 +60,8 @@ var mutants = []mutant{
 		"	slices.SortFunc(rows, func(a, b int32) int { return compareBits(s.row(a), s.row(b)) })\n", "", []tests{{"./internal/arrowio", "TestOrderOfArrival"}}},
 	{"rows that are equal but for a zero's sign keep the order of the scan", "internal/arrowio/units.go",
 		"cmp.Compare(math.Float64bits(v), math.Float64bits(b[j]))", "cmp.Compare(v, b[j])", []tests{{"./internal/arrowio", "TestOrderOfArrival"}}},
+	{"any delta up to a default is admitted above the account's", "sql/functions/requests.sql",
+		"r.delta IS DISTINCT FROM p_default", "r.delta > p_default", []tests{{"./tests", "TestALoweredDeltaRefusesNoDefault"}}},
 	{"domains are checked on arrival under what is total", "sql/functions/relations.sql",
 		"CASE WHEN p_total THEN dp_int.checked_on_arrival(p_relid) END", "NULL", []tests{{"./tests", "TestNothingIsCheckedOnArrival"}}},
 	{"a domain below a type is not seen", "sql/functions/relations.sql",

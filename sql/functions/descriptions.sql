@@ -57,7 +57,7 @@ BEGIN
   END IF;
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   IF p_model <> 'moments' THEN  -- whose request is not complete
-    PERFORM dp_int.refuse_large_delta(d, r, usual);
+    PERFORM dp_int.refuse_large_delta(d, r, CASE WHEN p_delta IS NULL THEN usual END);
   END IF;
   RETURN r;
 END $$;
@@ -109,7 +109,8 @@ BEGIN
   RETURN QUERY SELECT * FROM dp_int.description(p_release);
 END $$;
 
-CREATE OR REPLACE FUNCTION dp_int.describe(p_caller name, r dp_int.request, p_dataset text, p_columns name[], p_where jsonb, p_over daterange) RETURNS TABLE(label text, numbers float8[])
+-- p_delta: as the caller gave it, for what a request without one may have (dp_int.refuse_large_delta).
+CREATE OR REPLACE FUNCTION dp_int.describe(p_caller name, r dp_int.request, p_dataset text, p_delta float8, p_columns name[], p_where jsonb, p_over daterange) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   kept CONSTANT uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
@@ -124,7 +125,7 @@ BEGIN
   PERFORM dp_int.warn(r);
   RETURN QUERY
   SELECT c.label, c.numbers
-    FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_description(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', job, p_caller, r.model, p_dataset, r.eps, r.delta,
+    FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_description(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', job, p_caller, r.model, p_dataset, r.eps, p_delta,
                                                    p_columns, r.fresh, p_where, p_over, dp_int.here()),
                              'SELECT label, numbers FROM dp_int.fetch_description(%L, %L)') AS c;
   PERFORM dp_int.tell_missing(dp_int.new_release(r));
@@ -169,7 +170,7 @@ BEGIN
   SELECT d.label ->> 0, d.label ->> 1, s.numbers[1], s.numbers[2], s.numbers[3]
     FROM (SELECT c.position, c.label::jsonb AS label, c.numbers,
                  max(c.numbers[1]) FILTER (WHERE c.label::jsonb ->> 1 = 'quartile_3') OVER columns - max(c.numbers[1]) FILTER (WHERE c.label::jsonb ->> 1 = 'quartile_1') OVER columns AS spread
-            FROM dp_int.describe(dp.caller(), r, dp_describe.dataset, dp_describe.columns, dp_describe.where_level, dp_describe.over) WITH ORDINALITY AS c(label, numbers, position)
+            FROM dp_int.describe(dp.caller(), r, dp_describe.dataset, dp_describe.delta, dp_describe.columns, dp_describe.where_level, dp_describe.over) WITH ORDINALITY AS c(label, numbers, position)
           WINDOW columns AS (PARTITION BY c.label::jsonb ->> 0)) AS d,
          LATERAL (SELECT dp_int.rounded_described(d.label ->> 1, d.numbers, d.spread)) AS s(numbers)
    ORDER BY d.position;
@@ -194,7 +195,7 @@ DECLARE
 BEGIN
   FOR column_name, suggested_scale, suggested_center, note IN
     SELECT d.label::jsonb ->> 0, d.numbers[1], d.numbers[2], d.label::jsonb ->> 1
-      FROM dp_int.describe(dp.caller(), r, dp_scales.dataset, dp_scales.columns, dp_scales.where_level, dp_scales.over) AS d LOOP
+      FROM dp_int.describe(dp.caller(), r, dp_scales.dataset, dp_scales.delta, dp_scales.columns, dp_scales.where_level, dp_scales.over) AS d LOOP
     IF suggested_scale IS NOT NULL AND NOT r.body -> 'flags' ? column_name AND NOT coalesce(r.body -> 'categories' ? column_name, false) THEN
       seen := seen || jsonb_build_object(column_name, dp_int.scale_entry(suggested_scale, suggested_center));
     END IF;

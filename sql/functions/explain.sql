@@ -261,7 +261,7 @@ DECLARE
   id CONSTANT uuid := gen_random_uuid();
 BEGIN
   RETURN QUERY SELECT a.property, a.value
-    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, dp.caller(), r.model, dp_explain.dataset, r.eps, r.delta,
+    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, dp.caller(), r.model, dp_explain.dataset, r.eps, dp_explain.delta,
            dp_explain.target, dp_explain.features, dp_explain.intercept, asked, dp_int.here())) AS a;
 END $$;
 COMMENT ON FUNCTION public.dp_explain IS

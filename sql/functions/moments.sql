@@ -25,7 +25,7 @@ BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = r.dataset;
   r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
   r.hash := dp_int.request_hash(r.dataset, r.body);
-  PERFORM dp_int.refuse_large_delta(d, r, least(1e-6, d.default_delta::float8));
+  PERFORM dp_int.refuse_large_delta(d, r, CASE WHEN p_delta IS NULL THEN r.delta END);
   RETURN r;
 END $$;
 

@@ -229,8 +229,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Refuses a delta above the account's: its noise is that of a larger eps, which it costs, and which the caller did not give.
--- p_default: the delta of a request that gives none, which may be above one that a steward has lowered, and which stays a request's
--- where it is prepared again over the loopback.
+-- p_default: a delta that the request may have all the same, that of one that gives none, below which a steward has lowered the account's since; or NULL.
 CREATE OR REPLACE FUNCTION dp_int.refuse_large_delta(d dp_int.dataset, r dp_int.request, p_default float8) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
