@@ -107,7 +107,7 @@ func TestAnotherRegistrationPromisesNoKeptAnswer(t *testing.T) {
 	}
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 	_, err = w.analyst.Exec(t.Context(), fit, w.dataset)
-	w.wantError(err, "DP002", "Requests answered since the data set was registered, the last time, can still be repeated at no cost.")
+	w.wantError(err, "DP002", "Requests answered since its last registration can still be repeated at no cost.")
 	_, err = w.analyst.Exec(t.Context(), `SELECT count(*) FROM dp_linear_from_moments($1)`, w.dataset)
 	w.wantError(err, "55000", "Those of a former registration of the name are not used.")
 	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)

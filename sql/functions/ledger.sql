@@ -217,7 +217,7 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT a.spent_delta + delta <= dp_int.reserve(a.de
 CREATE OR REPLACE FUNCTION dp_int.hint_repeats(p_dataset text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('Requests answered %s can still be repeated at no cost.',
-                CASE WHEN EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = p_dataset AND d.unregistered_at IS NOT NULL) THEN 'since the data set was registered, the last time,' ELSE 'before' END)
+                CASE WHEN EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = p_dataset AND d.unregistered_at IS NOT NULL) THEN 'since its last registration' ELSE 'before' END)
 $$;
 
 CREATE OR REPLACE FUNCTION dp_int.refuse_delta(p_dataset text, a dp_int.account, delta numeric) RETURNS void
