@@ -446,6 +446,29 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 	}
 }
 
+// What the shell holds of a step that is left goes by the shell, as far as the score is more than noise; intervals allow for it along the score.
+func TestIntervalsAllowForTheStepThatTheShellHolds(t *testing.T) {
+	g := mat.NewVecDense(2, []float64{3, 4})
+	part := func(share, across float64) *mat.VecDense {
+		return mat.NewVecDense(2, []float64{3*share - 4*across, 4*share + 3*across})
+	}
+	for _, c := range []struct{ share, across, deviation, want float64 }{
+		{.9, 0, 0, .9}, {.9, 7, 0, .9}, {1.5, 0, 0, 1}, {.2, 0, 0, .4}, {-1, 0, 0, .4},
+		{.9, 0, 5 / math.Sqrt2, .4}, {.9, 0, 2.5, .65}, {.9, 0, 100, .4},
+	} {
+		f := &newtonFit{g: g, gDeviation: c.deviation, d: 2}
+		if got := f.shareAlong(part(c.share, c.across), .4); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%+v: a share of %v", c, got)
+		}
+	}
+	f := &newtonFit{newtonReleases: &newtonReleases{Newton: Newton{Curve: huberCurve{}}}, g: g}
+	f.shape.D = 2
+	bias := f.shownBias(linalg.Identity(2), 2, extrapolation{off: part(0, 1), along: .5})
+	if want := mat.NewSymDense(2, []float64{2.25, 3, 3, 4}); !mat.EqualApprox(bias, want, 1e-12) {
+		t.Errorf("a bias of %v", mat.Formatted(bias))
+	}
+}
+
 // farFromScale has separable labels and a feature a thousandth of its scale.
 func farFromScale(x table.Data) table.Data {
 	c := plantest.Clone(x)

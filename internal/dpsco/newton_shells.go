@@ -66,6 +66,7 @@ type extrapolation struct {
 	sampling float64 // sampling variance of the extrapolated score, over that of the score alone
 	noise    float64 // the same ratio for noise
 	step     float64 // variance of a coordinate due to the effect of a long step on the shell
+	along    float64 // fraction of the score by which it may be off where the step's share of the shell is not that of the curvature
 }
 
 // asReleased is the extrapolation that leaves the score unchanged.
@@ -80,6 +81,8 @@ func (f *newtonFit) extrapolate() extrapolation {
 	x.off.AddScaledVec(f.parts[outer], -curvature, f.g)
 	if f.perLength > 0 {
 		x.factor, x.most = f.shownByCounts(x.off, curvature)
+	} else if f.Curve.counted() == nil {
+		x.along = x.factor * (f.shareAlong(f.parts[outer], curvature) - curvature)
 	}
 	rest := 1 - x.factor*curvature
 	x.sampling, x.noise = f.shellSpread(outer, rest, x.factor), f.shellNoise(outer, rest, x.factor)
@@ -122,7 +125,8 @@ func misfit(v *mat.VecDense, covariance *mat.SymDense) (beyondMean, certain floa
 
 // shownBias is the matrix of squared biases that intervals allow for along the outer shell's excess, in
 // addition to the move of the middle. Where the model is certain not to hold, a fraction of taken may point
-// that way.
+// that way; and where the shell goes with the score, the excess may be the step that is left, along which a few long rows
+// make up more of the curvature than they do on average.
 func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat.SymDense {
 	times, total := 0.0, mat.NewSymDense(f.shape.D, nil)
 	switch {
@@ -132,6 +136,9 @@ func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat
 		times = square(partAlong*taken/mat.Norm(x.off, 2)) * x.certain
 	}
 	total.SymRankOne(total, times, x.off)
+	if x.along > 0 {
+		total.SymRankOne(total, square(x.along), f.g)
+	}
 	return linalg.Sandwich(c, total)
 }
 
@@ -202,4 +209,12 @@ func (f *newtonFit) takenUnseen(c magnitude.TailAssumption) float64 {
 	}
 	cut := f.limit / f.rescaleScores
 	return f.scoreUnit() * max(0, f.scores.TailAlong(f.firstLengths, f.firstScore/f.rescaleScores, cut, c)-f.scores.Tail(cut, c))
+}
+
+// shareAlong is the share of the score that a shell has because a step is left, at least least: along a direction
+// that a few long rows make up, nearly all of it. It goes by the shell itself, as far as the score is more than noise.
+func (f *newtonFit) shareAlong(shell *mat.VecDense, least float64) float64 {
+	size := max(mat.Dot(f.g, f.g), math.SmallestNonzeroFloat64)
+	seen := max(0, 1-f.d*square(f.gDeviation)/size)
+	return least + seen*max(0, min(1, mat.Dot(shell, f.g)/size)-least)
 }
