@@ -522,18 +522,21 @@ func TestHelpExamplesRun(t *testing.T) {
 
 // The example of dp_register says whom the account protects, and over what time, as the data set does whose people it registers again.
 func TestTheExampleOfRegisterProtectsAsBefore(t *testing.T) {
-	w := newWorld(t, 1, 0)
-	persons, days := w.dataset+"_persons", w.admissions(1, 1e-5)
+	w := lonelyWorld(t, 1, 0) // dp_help is about the first data set of all
+	registered := w.dataset
 	w.visited(300)
-	if err := w.registerUnit(persons, w.dataset, visits+`, unit => 'patient', max_rows => 4, options => '{"new_population": "these are patients"}'`); err != nil {
+	if err := w.registerUnit("a_persons", w.dataset, visits+`, unit => 'patient', max_rows => 4, options => '{"new_population": "these are patients"}'`); err != nil {
 		t.Fatal(err, hint(err))
 	}
-	for _, name := range []string{persons, days} {
-		w.exec(w.super, `UPDATE dp_int.dataset SET name = $1 WHERE name = $2`, "1_"+name, name) // dp_help is about the first
+	w.exec(w.steward, `SELECT dp_unregister($1)`, registered)
+	for _, name := range []string{"a_persons", w.admissions(1, 1e-5)} {
 		w.mustRun(w.steward, one[string](w, w.steward, `SELECT example FROM dp_help() WHERE name = 'dp_register'`))
-		if protects := all[string](w, w.steward, `SELECT DISTINCT concat(protects, block_width) FROM dp.datasets WHERE dataset LIKE $1`, "1_"+name+"%"); len(protects) != 1 {
+		if protects := all[string](w, w.steward, `SELECT DISTINCT concat(protects, block_width) FROM dp.datasets WHERE dataset IN ($1, $1 || '_too')`, name); len(protects) != 1 {
 			t.Errorf("%s: %q", name, protects)
 		}
-		w.exec(w.super, `UPDATE dp_int.dataset SET name = replace(name, '1_', 'z_') WHERE name LIKE $1`, "1_"+name+"%")
+		if n := one[int](w, w.steward, `SELECT count(*)::int FROM dp.datasets WHERE dataset IN ($1, $1 || '_too')`, name); n != 2 {
+			t.Errorf("%s: %d data sets", name, n)
+		}
+		w.exec(w.steward, `SELECT dp_unregister(dataset) FROM dp.datasets WHERE dataset IN ($1, $1 || '_too')`, name)
 	}
 }
