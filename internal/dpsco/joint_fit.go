@@ -56,7 +56,8 @@ type jointFit struct {
 	residuals *magnitude.Histogram
 	lengths   *magnitude.Histogram
 	products  *magnitude.Histogram
-	standsOut float64 // sum of StandsOut of the histograms of lengths and of products
+	// StandsOut and FartherStandsOut of the histograms of lengths and of that of products together.
+	standsOut, fartherStandsOut float64
 
 	restored                float64    // share of the shortening that is undone in a row's weight in the step
 	wide                    *mat.Dense // P of the last pilot pass, for rows in a database
@@ -121,7 +122,8 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	for g, f := range a.fits {
 		var longer float64
 		f.lengths, longer = magnitude.ReadLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, jointTooLong, f.n)
-		f.tooLong, f.standsOut = f.tooLong || longer > 1, f.standsOut+f.lengths.StandsOut()
+		f.tooLong = f.tooLong || longer > 1
+		f.addBeyond(f.lengths)
 		f.readMoments(t, joint[g], longer)
 		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).AsRun()
 		if t == 0 {
@@ -140,11 +142,17 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	products := releaseCounts(mapSlice(seen, func(p jointPilot) *mech.Histogram { return p.products }), a.productNoise, src)
 	for g, f := range a.fits {
 		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).AsRun()
-		f.standsOut += f.products.StandsOut()
+		f.addBeyond(f.products)
 		f.mayHide(f.products, f.Scale*math.Sqrt(f.d))
 		f.chooseCuts()
 		f.weigh()
 	}
+}
+
+// addBeyond adds what stands out above the visible bins of one of pilotPasses + 1 histograms.
+func (f *jointFit) addBeyond(m *magnitude.Histogram) {
+	f.standsOut += m.StandsOut() / math.Sqrt(pilotPasses+1)
+	f.fartherStandsOut += m.FartherStandsOut() / math.Sqrt(pilotPasses+1)
 }
 
 // aboutZero is the part of the scale below which a target counts as about 0.

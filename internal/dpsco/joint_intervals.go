@@ -30,12 +30,14 @@ var (
 
 // biasShare is the share of the bound on the bias that is allowed for in any one direction,
 // minLengthIndex the index of the tail of lengths below which hidden rows add to the allowance,
-// and surelyBeyond the number of standard deviations of noise from which a count above the visible
-// bins certainly contains rows.
+// surelyBeyond the number of standard deviations of noise from which counts above the visible bins
+// certainly contain rows, and surelyFarther the same of those above the first such bin: noise alone
+// exceeds the latter in 2 of 100 fits.
 const (
 	biasShare      = 0.5
 	minLengthIndex = 3
 	surelyBeyond   = 3
+	surelyFarther  = 2
 )
 
 // whyNoIntervals returns the reason for withholding all intervals, whether or not directions are
@@ -66,7 +68,7 @@ func (f *jointFit) hidesSizes() bool {
 // whyUncertain returns a reason for withholding all intervals that does not concern hidden
 // directions; empty if there is none.
 func (f *jointFit) whyUncertain() string {
-	if math.IsInf(f.hiddenSquare(), 1) || f.spreadStandsOut() > surelySpread || f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond {
+	if math.IsInf(f.hiddenSquare(), 1) || f.spreadStandsOut() > surelySpread || f.standsOut > surelyBeyond && f.fartherStandsOut > surelyFarther {
 		return distantRows
 	}
 	return ""

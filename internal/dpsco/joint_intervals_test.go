@@ -222,9 +222,10 @@ func TestIntervalsOfARareTargetCover(t *testing.T) {
 
 // One row in fifty lies far from the others, where an effect ends: least squares is about these rows, and no single histogram shows them.
 // All together say that there are such; without that intervals were given for 32 of 40 tables, and nearly always
-// missed the slope. Rows of an exponential law, which are as long and fitted, keep theirs. Seeds are fixed.
+// missed the slope. Fitted rows that are as long keep theirs: where a fit looks for scales, which takes a part of the budget, and at a larger eps
+// the first bin beyond the visible ones stands out as a rule. Seeds are fixed.
 func TestIntervalsAreWithheldWhereHiddenRowsStandOut(t *testing.T) {
-	given := func(feature func(r *rand.Rand) float64, effect func(v float64) float64) (tables int) {
+	given := func(scaled bool, eps float64, feature func(r *rand.Rand) float64, effect func(v float64) float64) (tables int) {
 		for seed := range uint64(40) {
 			r := rand.New(rand.NewPCG(seed, 9))
 			x := table.Data{Shape: table.Shape{N: 20_000, D: 5, Intercept: true}, X: table.NewColumns(4, 20_000), Y: make([]float64, 20_000)}
@@ -235,7 +236,11 @@ func TestIntervalsAreWithheldWhereHiddenRowsStandOut(t *testing.T) {
 				x.X[0][i] = feature(r)
 				x.Y[i] = effect(x.X[0][i]) + 0.3*(x.X[1][i]-x.X[2][i]) + r.NormFloat64()
 			}
-			switch r := resultOf(t, Regression{Loss: loss.Squared{}}, x, 1, seed); {
+			a := plan.Algorithm(Regression{Loss: loss.Squared{}})
+			if !scaled {
+				a = withoutScales(a, x.Shape)
+			}
+			switch r := resultOf(t, a, x, eps, seed); {
 			case r.Low != nil:
 				tables++
 			case !strings.Contains(r.WhyNull, "how far the longest rows") || !strings.Contains(r.WhyNull, "dp_huber_regress"): // what stands in the way, and what helps
@@ -244,16 +249,31 @@ func TestIntervalsAreWithheldWhereHiddenRowsStandOut(t *testing.T) {
 		}
 		return tables
 	}
-	far := given(func(r *rand.Rand) float64 {
+	far := func(r *rand.Rand) float64 {
 		if r.Float64() < 0.02 {
 			return 3 + 3*r.ExpFloat64()
 		}
 		return r.NormFloat64()
-	}, func(v float64) float64 { return min(v, 3) })
-	fitted := given(func(r *rand.Rand) float64 { return r.ExpFloat64() }, func(v float64) float64 { return 0.3 * v })
-	t.Logf("far rows: %d of 40, exponential rows: %d of 40", far, fitted)
-	if far > 20 || fitted < 34 {
-		t.Errorf("far rows: %d of 40 tables have intervals; exponential rows: %d", far, fitted)
+	}
+	linear := func(v float64) float64 { return 0.3 * v }
+	for _, c := range []struct {
+		name        string
+		scaled      bool
+		eps         float64
+		feature     func(r *rand.Rand) float64
+		effect      func(v float64) float64
+		least, most int
+	}{
+		{"far", true, 1, far, func(v float64) float64 { return min(v, 3) }, 0, 20},
+		{"exponential", true, 1, (*rand.Rand).ExpFloat64, linear, 36, 40},
+		{"normal, a larger eps", true, 3, (*rand.Rand).NormFloat64, linear, 37, 40},
+		{"exponential, no scales", false, 0.3, (*rand.Rand).ExpFloat64, linear, 30, 40},
+	} {
+		tables := given(c.scaled, c.eps, c.feature, c.effect)
+		t.Logf("%s: %d of 40", c.name, tables)
+		if tables < c.least || tables > c.most {
+			t.Errorf("%s: %d of 40 tables have intervals", c.name, tables)
+		}
 	}
 }
 
@@ -371,8 +391,7 @@ func TestMissingIntervalsHaveAReason(t *testing.T) {
 		"low information":   {Regression{}, drawLaw("gauss", 500, 3, 1), 0.1, "low information"},
 		"a method":          {Regression{Method: "gd"}, gauss, 1, noErrors},
 		"an active ball":    {Regression{Radius: 0.1}, gauss, 1, "radius"},
-		"a rare flag":       {Regression{}, drawLaw("flags", 30_000, 3, 1), 0.5, ""},
-		"heavy-tailed rows": {Regression{}, drawLaw("heavy", 30_000, 3, 2), 1, ""},
+		"heavy-tailed rows": {Regression{}, drawLaw("heavy", 30_000, 3, 2), 0.3, "how far the longest rows"},
 	} {
 		c.a.Loss = loss.Squared{}
 		r := resultOf(t, c.a, c.x, c.eps, 1)

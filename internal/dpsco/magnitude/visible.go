@@ -81,12 +81,14 @@ func (m *Histogram) keep(kept []bool) *Histogram {
 }
 
 // countAbove sums the released counts of the bins above the visible ones in which rows may be hidden.
-func (m *Histogram) countAbove() {
-	m.above = 0
-	for _, v := range m.noisy[m.top+1 : min(m.top+1+m.hides, Bins)] {
-		m.above += v
+func (m *Histogram) countAbove() { m.above = m.countFrom(m.top + 1) }
+
+// countFrom returns the sum of as many released counts as bins may hide rows, from one bin on; 0 if it is negative.
+func (m *Histogram) countFrom(first int) (count float64) {
+	for _, v := range m.noisy[min(first, Bins):min(first+m.hides, Bins)] {
+		count += v
 	}
-	m.above = max(0, m.above)
+	return max(0, count)
 }
 
 // aboveDeviation returns the standard deviation of the noise of above.
@@ -94,6 +96,15 @@ func (m *Histogram) aboveDeviation() float64 { return m.sd * math.Sqrt(float64(m
 
 // StandsOut returns the count above the visible bins in standard deviations of its noise.
 func (m *Histogram) StandsOut() float64 { return m.above / m.aboveDeviation() }
+
+// FartherStandsOut is StandsOut from one bin farther on. The first bin that is not visible often holds nearly as many rows
+// as would make it visible, of a tail that ends there or goes on falling.
+func (m *Histogram) FartherStandsOut() float64 {
+	if !m.seen {
+		return 0
+	}
+	return m.countFrom(m.top+2) / m.aboveDeviation()
+}
 
 // Bulk returns the histogram up to the first gap that is followed by a separate group of rows: by a
 // bin with apartBy standard deviations more rows than the gap's bins, which no falling tail has. It
