@@ -281,6 +281,40 @@ func TestAPartitionOfOthersThatComesLateIsNotReleased(t *testing.T) {
 	}
 }
 
+// Passes in the database count the rows that have a value in every column, and a partition that comes late may double them. All the same
+// only the number of rows decides what is told: the table has twice its rows whether or not one of them says something.
+func TestALatePartitionTellsNoNull(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 10, 0)
+	through := w.serveBehind()
+	var states []string
+	for _, c := range []struct{ name, value string }{{"complete", "0"}, {"gaps", "NULL"}} {
+		w.exec(w.super, fmt.Sprintf(`CREATE TABLE %[1]s (y float8, x float8, day int) PARTITION BY RANGE (day);
+			CREATE TABLE %[1]s_now PARTITION OF %[1]s FOR VALUES FROM (0) TO (1000); INSERT INTO %[1]s SELECT i, i, i FROM generate_series(1, 500) i;
+			CREATE TABLE %[1]s_later (y float8, x float8, day int); INSERT INTO %[1]s_later SELECT CASE WHEN i = 100 THEN %[2]s ELSE 7 END, i, 2000 + i FROM generate_series(1, 500) i;
+			GRANT SELECT ON %[1]s, %[1]s_later TO dp_sidecar`, c.name, c.value))
+		w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'y', '{x}', 100, 1e-6)`, c.name)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, c.name, w.person)
+		w.exec(w.steward, `SELECT dp_set_placement($1, 'database')`, c.name)
+		attached := make(chan error, 1)
+		through.set(atReading, func() {
+			attached <- runAs(w.system.SuperuserURL(), fmt.Sprintf(`ALTER TABLE %[1]s ATTACH PARTITION %[1]s_later FOR VALUES FROM (1000) TO (3000)`, c.name))
+		})
+		_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2)`, c.name, 0.5)
+		w.wantError(err, "DP004", "twice the rows")
+		if err := <-attached; err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, one[string](w, w.super, `SELECT concat_ws(' ', state, message) FROM dp_int.job ORDER BY id DESC LIMIT 1`))
+	}
+	if states[0] != states[1] {
+		t.Errorf("with the value: %s; without: %s", states[0], states[1])
+	}
+	if n := one[int](w, w.super, `SELECT count(*) FROM dp_int.release`); n != 0 {
+		t.Errorf("%d releases", n)
+	}
+}
+
 // Settings of the server, the database or the role do not reach the sidecar where
 // its work rests on others.
 func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {

@@ -31,13 +31,15 @@ var (
 // biasShare is the share of the bound on the bias that is allowed for in any one direction,
 // minLengthIndex the index of the tail of lengths below which hidden rows add to the allowance,
 // surelyBeyond the number of standard deviations of noise from which counts above the visible bins
-// certainly contain rows, and surelyFarther the same of those above the first such bin: noise alone
-// exceeds the latter in 2 of 100 fits.
+// certainly contain rows, surelyFarther the same of those above the first such bin (noise alone
+// exceeds it in 2 of 100 fits), and distantIndex the index of the tail of products below which rows in
+// that bin say enough: such a tail hardly falls.
 const (
 	biasShare      = 0.5
 	minLengthIndex = 3
 	surelyBeyond   = 3
 	surelyFarther  = 2
+	distantIndex   = 1.3
 )
 
 // whyNoIntervals returns the reason for withholding all intervals, whether or not directions are
@@ -68,10 +70,15 @@ func (f *jointFit) hidesSizes() bool {
 // whyUncertain returns a reason for withholding all intervals that does not concern hidden
 // directions; empty if there is none.
 func (f *jointFit) whyUncertain() string {
-	if math.IsInf(f.hiddenSquare(), 1) || f.spreadStandsOut() > surelySpread || f.standsOut > surelyBeyond && f.fartherStandsOut > surelyFarther {
+	if math.IsInf(f.hiddenSquare(), 1) || f.spreadStandsOut() > surelySpread || f.distantStandOut() {
 		return distantRows
 	}
 	return ""
+}
+
+// distantStandOut reports whether the counts above the visible bins say that there are rows, and not only in the first bin there.
+func (f *jointFit) distantStandOut() bool {
+	return f.standsOut > surelyBeyond && (f.fartherStandsOut > surelyFarther || f.products.Index(intervalTail) < distantIndex)
 }
 
 // spreadStandsOut combines SpreadStandsOut of residuals and products.

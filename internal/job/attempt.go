@@ -334,7 +334,7 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*plan.P
 		return nil, 0, refusedAsParked(ledger.Explain(err))
 	}
 	if at == inDatabase {
-		err = s.checkGrowth(ctx, conn, c)
+		err = s.checkGrowth(ctx, conn, c, *c.RowCount)
 	}
 	return plan, *c.RowCount, err
 }

@@ -116,7 +116,7 @@ func TestNodesAddUpToOneTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	totals := func(asked []source, ns *nodes) sqlsum.Totals {
-		sums, err := passes(ctx, asked, ns, 3000)(pass)
+		sums, err := passes(ctx, asked, ns)(pass)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	var x table.Data
 	f.err = s.inSnapshot(ctx, func(conn *pgx.Conn) (err error) {
 		if f.plan, x, err = s.read(ctx, conn, c, src, reads); err == nil && c.at == inDatabase {
-			f.result, err = s.sum(ctx, c, f.plan, x, src)
+			f.result, err = s.sum(ctx, conn, c, f.plan, x, src)
 		}
 		return err
 	})

@@ -24,8 +24,9 @@ import (
 // transaction that counted them. The statements return sums of bounded integers, to which the fit adds
 // noise; they contain only public numbers and results that earlier passes have released.
 
-// maxGrowth is the ratio of the present number of rows to the charged one from which a retried job is
-// parked. The sums of integers are sized for fewer rows.
+// maxGrowth is the ratio of the present number of rows to the charged one from which a job is parked: what
+// its passes sum would be cut. Only the public number of rows decides, before the passes and after them; the number of
+// those that a pass counts, which have a value in every column, is as private as any sum.
 const maxGrowth = 2
 
 // grown parks a job whose relation has grown by maxGrowth or more.
@@ -75,23 +76,23 @@ func (s *Sidecar) pushdown(ctx context.Context, conn *pgx.Conn, c *claim, n int6
 		}
 	}
 	design := c.design()
-	design.Totals = passes(ctx, asked, c.nodes, maxGrowth*n-1)
+	design.Totals = passes(ctx, asked, c.nodes)
 	return table.Data{Shape: c.shape(n), Pushdown: design}, nil
 }
 
 // checkGrowth parks a job whose relation now has at least maxGrowth times the rows that were charged. (A
 // pull takes a random subset of the rows in this case.) The number of rows is public.
-func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) error {
+func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim, charged int64) error {
 	n, err := c.count(ctx, conn)
-	if err == nil && n >= maxGrowth*(*c.RowCount) {
+	if err == nil && n >= maxGrowth*charged {
 		err = grown
 	}
 	return s.asParked(ctx, c, err, notRead)
 }
 
-// sum runs a plan whose passes are summed in the database, and then repeats the check of the relation: a
+// sum runs a plan whose passes are summed in the database, and then repeats the checks of the relation: a
 // pass sees partitions that were added since the first check, because the locks do not prevent that.
-func (s *Sidecar) sum(ctx context.Context, c *claim, plan *plan.Plan, x table.Data, src *mech.Source) (r release.Result, err error) {
+func (s *Sidecar) sum(ctx context.Context, conn *pgx.Conn, c *claim, plan *plan.Plan, x table.Data, src *mech.Source) (r release.Result, err error) {
 	r, err = s.runTimed(ctx, plan, x, src)
 	if err != nil {
 		err = cmp.Or(s.checkShards(ctx, c), err) // a moved shard may be the cause
@@ -103,7 +104,10 @@ func (s *Sidecar) sum(ctx context.Context, c *claim, plan *plan.Plan, x table.Da
 	case err != nil:
 		return r, s.asParked(ctx, c, err, notRead)
 	}
-	return r, s.recheckRead(ctx, c)
+	if err = s.recheckRead(ctx, c); err == nil {
+		err = s.checkGrowth(ctx, conn, c, int64(plan.Shape.N))
+	}
+	return r, err
 }
 
 // design maps the features and options to columns, counted in the order of c.columns.
@@ -143,8 +147,8 @@ type source struct {
 }
 
 // passes returns the function that runs a pass over all sources: the parts of nodes, or one relation if ns
-// is nil. It returns the error grown if the sources have more than most rows in total.
-func passes(ctx context.Context, asked []source, ns *nodes, most int64) func(sqlsum.Pass) (sqlsum.Totals, error) {
+// is nil.
+func passes(ctx context.Context, asked []source, ns *nodes) func(sqlsum.Pass) (sqlsum.Totals, error) {
 	return func(p sqlsum.Pass) (t sqlsum.Totals, err error) {
 		answers := make([]string, len(asked))
 		ask := func(i int) (err error) {
@@ -159,7 +163,7 @@ func passes(ctx context.Context, asked []source, ns *nodes, most int64) func(sql
 		if err != nil {
 			return t, err
 		}
-		answer, err := parseAnswer(strings.Join(answers, " "), most)
+		answer, err := parseAnswer(strings.Join(answers, " "))
 		if err != nil {
 			return t, err
 		}
@@ -185,11 +189,11 @@ func oneRow(statement string) string {
 	return "SELECT pg_catalog.string_agg(answer::pg_catalog.text, ' ') FROM (" + statement + ") AS answer"
 }
 
-// parseAnswer parses rows of integers, "(1,2,3) (4,5,6)"; an empty field, the sum of no rows, is 0. The
-// second integer of a row is the number of table rows that it sums; their total may not exceed most.
+// parseAnswer parses rows of integers, "(1,2,3) (4,5,6)"; an empty field, the sum of no rows, is 0. A sum that
+// exceeds an int64, which is one of far more rows than were charged, is cut (Pass.Totals).
 //
-// Errors: errAnswer, grown.
-func parseAnswer(text string, most int64) (rows [][]int64, err error) {
+// Errors: errAnswer.
+func parseAnswer(text string) (rows [][]int64, err error) {
 	for row := range strings.FieldsSeq(text) {
 		inner, opened := strings.CutPrefix(row, "(")
 		inner, closed := strings.CutSuffix(inner, ")")
@@ -198,17 +202,14 @@ func parseAnswer(text string, most int64) (rows [][]int64, err error) {
 		}
 		var integers []int64
 		for field := range strings.SplitSeq(inner, ",") {
-			v, err := strconv.ParseInt(field, 10, 64)
-			if err != nil && field != "" {
+			v, err := strconv.ParseInt(field, 10, 64) // beyond the range it is the end of the range
+			if err != nil && !errors.Is(err, strconv.ErrRange) && field != "" {
 				return nil, errAnswer
 			}
 			integers = append(integers, v)
 		}
 		if len(integers) < 2 || integers[1] < 0 {
 			return nil, errAnswer
-		}
-		if most -= integers[1]; most < 0 {
-			return nil, grown
 		}
 		rows = append(rows, integers)
 	}

@@ -25,23 +25,19 @@ import (
 	"dpsidecar/internal/sqlsum"
 )
 
-// An answer is read to the last integer, and one that is none is a fault; more rows than there may be are
-// noticed before anything is added up.
+// An answer is read to the last integer, and one that is none is a fault; what exceeds an int64 is cut.
 func TestAnswersAreReadExactly(t *testing.T) {
-	rows, err := parseAnswer("(7,2,-9223372036854775808,9223372036854775807) (0,3,,-1)", 5)
-	if err != nil || fmt.Sprint(rows) != "[[7 2 -9223372036854775808 9223372036854775807] [0 3 0 -1]]" {
+	rows, err := parseAnswer("(7,2,-9223372036854775808,9223372036854775807) (0,3,,-1) (0,3,-9223372036854775809,99999999999999999999)")
+	if err != nil || fmt.Sprint(rows) != "[[7 2 -9223372036854775808 9223372036854775807] [0 3 0 -1] [0 3 -9223372036854775808 9223372036854775807]]" {
 		t.Errorf("%v, %v", rows, err)
 	}
-	if rows, err := parseAnswer("", 5); err != nil || len(rows) != 0 {
+	if rows, err := parseAnswer(""); err != nil || len(rows) != 0 {
 		t.Errorf("no rows: %v, %v", rows, err)
 	}
-	for _, text := range []string{"(1,2", "1,2)", "(1)", "(1,2.0)", "(1,NaN)", "(1,9223372036854775808)", "(1,-1)", "(a,1)", "()"} {
-		if _, err := parseAnswer(text, 5); !errors.Is(err, errAnswer) {
+	for _, text := range []string{"(1,2", "1,2)", "(1)", "(1,2.0)", "(1,NaN)", "(1,-1)", "(a,1)", "()"} {
+		if _, err := parseAnswer(text); !errors.Is(err, errAnswer) {
 			t.Errorf("%s: %v", text, err)
 		}
-	}
-	if _, err := parseAnswer("(0,3,1) (1,3,1)", 5); err != grown {
-		t.Errorf("6 rows of 5: %v", err)
 	}
 }
 
@@ -123,7 +119,7 @@ func sumsPlan(tb testing.TB, model string, rows, features int) *plan.Plan {
 // run makes the fit; each is told every statement.
 func (t tableOfSums) run(tb testing.TB, each func(statement string)) release.Result {
 	tb.Helper()
-	pass := passes(context.Background(), []source{{t.conn, t.from, t.columns}}, nil, int64(t.data.N))
+	pass := passes(context.Background(), []source{{t.conn, t.from, t.columns}}, nil)
 	x := *t.data.Pushdown
 	t.data.Pushdown = &x
 	x.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
@@ -173,10 +169,10 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 	x := []sqlsum.Expr{sqlsum.Column(0, 0, 1), sqlsum.Column(1, 3, 10), sqlsum.Column(2, 1e9, 1e9), sqlsum.Is(3, 1), sqlsum.Column(4, 0, 1e5), sqlsum.Column(5, 1e9, 1e9)}
 	edges := []float64{-1, 0, 1, 2}
 	pass := sqlsum.Pass{
-		Sums: []sqlsum.Vector{{Of: x, Bound: 2, Steps: 1 << 30}}, Moments: []sqlsum.Vector{{Of: append(x[:3:3], sqlsum.Mul(x[0], x[3])), Bound: 3, Steps: 1 << 25}},
+		Sums: []sqlsum.Vector{{Of: x, Bound: 2, Steps: 1 << 30}}, Moments: []sqlsum.Vector{{Of: append(x[:3:3], sqlsum.Mul(x[0], x[3])), Bound: 3, Steps: 1 << 23}},
 		Counts: []sqlsum.Bins{{Of: x[0], Edges: edges}, {Of: sqlsum.Square(x[1]), Edges: edges}},
 	}
-	got, err := passes(ctx, []source{{conn, from, columns}}, nil, 20008)(pass)
+	got, err := passes(ctx, []source{{conn, from, columns}}, nil)(pass)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,16 +194,13 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 	if _, err := conn.PgConn().Exec(ctx, `SET LOCAL parallel_setup_cost = 0; SET LOCAL min_parallel_table_scan_size = 0; SET LOCAL max_parallel_workers_per_gather = 2`).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := passes(ctx, []source{{conn, from, columns}}, nil, 20008)(pass); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := passes(ctx, []source{{conn, from, columns}}, nil)(pass); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("with parallel workers:\n%v, %v\nits twin:\n%v", got, err, want)
 	}
 	plan, err := conn.PgConn().Exec(ctx, "EXPLAIN "+oneRow(pass.SQL(from, columns))).ReadAll()
 	before15 := strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14") // takes a worker's rows for all, above a subquery
 	if err != nil || !before15 && !strings.Contains(fmt.Sprintf("%s", plan[0].Rows), "Partial HashAggregate") {
 		t.Errorf("workers add nothing up: %s, %v", plan[0].Rows, err)
-	}
-	if _, err := passes(ctx, []source{{conn, from, columns}}, nil, 100)(pass); err != grown {
-		t.Errorf("20008 rows where there may be 100: %v", err)
 	}
 }
 
@@ -272,7 +265,7 @@ func TestPassesCallFunctionsOfViewsOnceARow(t *testing.T) {
 	x, y := sqlsum.Column(1, 0, 100), sqlsum.Column(0, 0, 100)
 	pass := sqlsum.Pass{Sums: []sqlsum.Vector{{Of: []sqlsum.Expr{x, y, sqlsum.Mul(x, y)}, Bound: 2, Steps: 1 << 30}}, Counts: []sqlsum.Bins{{Of: sqlsum.Square(y), Edges: []float64{0.1, 0.2}}}}
 	for k := range 3 {
-		if _, err := passes(ctx, []source{{conn: conn, from: from, columns: columns}}, nil, rows)(pass); err != nil {
+		if _, err := passes(ctx, []source{{conn: conn, from: from, columns: columns}}, nil)(pass); err != nil {
 			t.Fatal(err)
 		}
 		var calls int

@@ -532,3 +532,12 @@ func TestShortRowsNeedNoRoot(t *testing.T) {
 		}
 	}
 }
+
+// Sums of more records than may be are cut to what noise can be added to.
+func TestSumsOfMoreRecordsAreCut(t *testing.T) {
+	s := NewSum(Contract{L2, 1, 2, 3})
+	s.AddSummed([]int64{math.MaxInt64, math.MinInt64, 7})
+	if got := s.Bounded().totals; !slices.Equal(got, []int64{1 << 62, -1 << 62, 7}) {
+		t.Errorf("%d", got)
+	}
+}

@@ -137,14 +137,14 @@ func TestHistogramRefusals(t *testing.T) {
 	if !panics(func() { h.AddCounted(make([]int64, 8)) }) || !panics(func() { h.Fork().AddCounted(make([]int64, 7)) }) {
 		t.Error("counts are added beside others, or to another histogram's")
 	}
-	const n = 1 << 21 // counts of it are steps of the finest grid
-	if !panics(func() { NewHistogram(good, n, 1).AddCounted([]int64{1: 2 * n, 7: 0}) }) {
-		t.Error("counts of twice as many records are added: int64 does not hold them in steps")
-	}
+	const n = 1 << 21 // counts of it are steps of the finest grid, and an int64 does not hold 2 n of them
 	most := NewHistogram(good, n, 1)
-	most.AddCounted([]int64{1: 2*n - 1, 7: 0})
-	if totals := most.Bounded().totals; totals[1]>>most.shape.bits() != 2*n-1 {
-		t.Errorf("%d counts are %d steps", 2*n-1, totals[1])
+	most.AddCounted([]int64{1: 2*n - 1, 2: 2 * n, 3: math.MaxInt64, 7: 0})
+	totals := most.Bounded().totals
+	for k := 1; k <= 3; k++ {
+		if totals[k]>>most.shape.bits() != 2*n-1 {
+			t.Errorf("counts of %d rows and more are %d steps", 2*n-1, totals[k])
+		}
 	}
 	h.Bounded()
 	if h.counts[4] != 0 || h.counts[5] != 0 {

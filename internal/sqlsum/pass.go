@@ -69,7 +69,8 @@ func (p Pass) Columns() int {
 var ErrAnswer = errors.New("sqlsum: not what the statement returns")
 
 // Totals adds up the rows of answers of the statement. Answers for disjoint parts of the table may be
-// concatenated.
+// concatenated. What exceeds an int64 is cut, whatever the order of rows, first of integers above 0 and then of
+// those below: so one row of the table changes the totals by no more than its own integers.
 //
 // Errors: ErrAnswer.
 func (p Pass) Totals(answer [][]int64) (Totals, error) {
@@ -82,20 +83,42 @@ func (p Pass) Totals(answer [][]int64) (Totals, error) {
 		if len(row) != p.Columns() || row[0] < 0 || row[0] >= groups || row[1] < 0 {
 			return Totals{}, ErrAnswer
 		}
-		group := row[0]
-		for k, counts := range slices.Backward(t.Counts) {
-			counts[group%int64(len(counts))] += row[1]
-			group /= int64(len(t.Counts[k]))
-		}
-		rest := row[2:]
-		for _, sums := range slices.Concat(t.Sums, t.Moments) {
-			for j := range sums {
-				sums[j] += rest[j]
-			}
-			rest = rest[len(sums):]
+	}
+	for _, sign := range []int64{1, -1} {
+		for _, row := range answer {
+			t.add(row, sign)
 		}
 	}
 	return t, nil
+}
+
+// add adds the integers of a sign of one row of an answer.
+func (t Totals) add(row []int64, sign int64) {
+	group := row[0]
+	for k, counts := range slices.Backward(t.Counts) {
+		addCut(&counts[group%int64(len(counts))], row[1], sign)
+		group /= int64(len(t.Counts[k]))
+	}
+	rest := row[2:]
+	for _, sums := range slices.Concat(t.Sums, t.Moments) {
+		for j := range sums {
+			addCut(&sums[j], rest[j], sign)
+		}
+		rest = rest[len(sums):]
+	}
+}
+
+// addCut adds v to a total if it has the sign, and cuts the result to an int64.
+func addCut(total *int64, v, sign int64) {
+	switch {
+	case v > 0 != (sign > 0):
+	case v > 0 && *total > math.MaxInt64-v:
+		*total = math.MaxInt64
+	case v < 0 && *total < math.MinInt64-v:
+		*total = math.MinInt64
+	default:
+		*total += v
+	}
 }
 
 // steps returns the integers of a Vector: its coordinates times one common factor, rounded to the nearest.

@@ -257,6 +257,37 @@ func TestNoRowGivesMoreThanItMay(t *testing.T) {
 	}
 }
 
+// Sums of so many rows that they exceed an int64 are cut, and a row that is there or not, as a group of its own or in another's, changes
+// totals by no more than its own integers, in whatever order groups are told.
+func TestTotalsBeyondAnInt64MoveNoFurther(t *testing.T) {
+	p := Pass{Sums: []Vector{{Of: []Expr{Column(0, 0, 1), Column(1, 0, 1)}, Bound: 1, Steps: 1 << 40}}, Counts: []Bins{{Of: Column(0, 0, 1), Edges: []float64{0, 1}}}}
+	totals := func(rows ...[]int64) []int64 {
+		t.Helper()
+		got, err := p.Totals(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(slices.Clone(got.Sums[0]), got.Counts[0]...)
+	}
+	const most, least = math.MaxInt64, math.MinInt64
+	rng := rand.New(rand.NewPCG(8, 9))
+	for range 1000 {
+		rows := [][]int64{{0, most, most, least}, {1, 1, most, 5}, {0, 1, least, most}, {2, 3, -7, least}}[rng.IntN(3):]
+		row := []int64{2, 1, rng.Int64N(100) - 50, rng.Int64N(100) - 50}
+		with, without := append(slices.Clone(rows), row), totals(rows...)
+		rng.Shuffle(len(with), func(i, j int) { with[i], with[j] = with[j], with[i] })
+		for j, v := range totals(with...) {
+			moved, own := v-without[j], []int64{row[2], row[3], 0, 0, 1}[j]
+			if max(moved, -moved) > max(own, -own) || moved*own < 0 {
+				t.Fatalf("total %d: %d with %v, %d without, beside %v", j, v, row, without[j], rows)
+			}
+		}
+	}
+	if got := totals([]int64{0, most, most, 1}, []int64{0, 1, 5, -3}); !slices.Equal(got, []int64{most, -2, most, 0, 0}) {
+		t.Errorf("cut to %v", got)
+	}
+}
+
 func length(v []int64) float64 {
 	sum := new(big.Int)
 	for _, k := range v {
