@@ -321,3 +321,20 @@ func TestNeighboursOfPushdown(t *testing.T) {
 		t.Errorf("no neighbour moves a release by more than %v of what it may", fullest)
 	}
 }
+
+// An answer is one text, and its length must not depend on rows: Huber fits with weights, whose histograms have the most bins that rows may
+// lie in, sum fewer columns than others.
+func TestAnswersFitAText(t *testing.T) {
+	for features, stays := range map[int]bool{24: true, 25: false} {
+		for _, weighted := range []bool{false, true} {
+			a := Regression{Loss: loss.Huber{}}
+			if weighted {
+				a.Weight, a.MaxWeight = "w", 4
+			}
+			p := plantest.Plan(t, a, table.Shape{N: 10_000_000, D: features + 1, Intercept: true}, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{})
+			if p.Sums != (stays || !weighted) || p.TooWide == p.Sums {
+				t.Errorf("%d features, weighted %v: sums %v, too wide %v", features, weighted, p.Sums, p.TooWide)
+			}
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
 	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/release"
@@ -215,13 +216,18 @@ var streaming = []string{catalogue.MethodAuto, catalogue.MethodJointMoments, cat
 // streams is Plan.Streams. Fits by groups sort the rows, which takes memory.
 func (p *problem) streams() bool { return p.GroupCount == 0 && slices.Contains(streaming, p.Method) }
 
-// fewSums reports whether a statement has columns for all sums of a pass.
+// fewSums reports whether a statement has columns for all sums of a pass, and a text holds its answer however rows fall
+// into bins (sqlsum.md).
 func (p *problem) fewSums() bool {
-	d, products := p.D+1, 1
-	if p.Method == catalogue.MethodNewton || p.chosenMethod == catalogue.MethodNewton {
-		products = 2 // of curvature and of scores, in its last pass
+	d, newton := p.D+1, p.Method == catalogue.MethodNewton || p.chosenMethod == catalogue.MethodNewton
+	sums, products := 2+2*d, d*(d+1)/2
+	if _, huber := p.Loss.(loss.Huber); newton && huber && p.MaxWeight > 0 && (sums+products)*magnitude.Bins*magnitude.Bins*magnitude.Bins*sqlsum.LongestInteger > sqlsum.LongestAnswer {
+		return false // three histograms of a pass, none of which follows from the others
 	}
-	return 2+2*d+products*d*(d+1)/2 <= sqlsum.MaxColumns
+	if newton {
+		products *= 2 // of curvature and of scores, in its last pass
+	}
+	return sums+products <= sqlsum.MaxColumns
 }
 
 // fix determines the noise and, with it, all parameters.

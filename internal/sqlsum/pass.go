@@ -53,6 +53,13 @@ func (p Pass) Empty() (t Totals) {
 // MaxColumns is the number of columns that a statement of Postgres can return.
 const MaxColumns = 1600
 
+// An answer is one text, which Postgres limits to LongestAnswer bytes; an integer of it, with what separates it from the next,
+// takes LongestInteger at most while the table has fewer than four times the rows that were charged.
+const (
+	LongestAnswer  = 1<<30 - 1
+	LongestInteger = 21
+)
+
 // Columns returns the number of columns of the statement: the group, its number of rows, and the sums.
 func (p Pass) Columns() int {
 	n := 2

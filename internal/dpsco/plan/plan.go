@@ -68,7 +68,7 @@ type Plan struct {
 	FindsCentres bool // Run looks for the centres of columns that have none
 
 	Sums       bool // Run accepts Data.Pushdown: a database can compute all sums that it needs
-	TooWide    bool // Sums is false only because a statement would return more than sqlsum.MaxColumns columns
+	TooWide    bool // Sums is false only because a statement would return more than sqlsum allows
 	InDatabase bool // set after planning: a database makes the passes, which Duration allows for
 	Nodes      int  // set with InDatabase: number of database nodes that share the rows; 0 counts as 1
 
