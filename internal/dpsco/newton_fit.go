@@ -79,13 +79,14 @@ type newtonFit struct {
 	slopesKept float64       // shrinkage factor of the slopes after the last step
 	oneSided   bool          // Huber: nearly all residuals of a pass had the same sign
 	moved      float64       // root mean square change of predictions in its step
+	spreads    float64       // root mean square score as a multiple of that which the histogram of scores tells; Huber: 0 where that is unknown
 }
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
 	own := *r // a copy, since Curve may be replaced
-	delta := 0.0
+	delta, spreads := 0.0, 1.0
 	if c, huber := r.Curve.(huberCurve); huber {
-		delta = c.delta
+		delta, spreads = c.delta, 0
 		c.delta = max(delta, c.cut/firstCut) // the first step is from a start about as far off as that
 		own.Curve = c
 	}
@@ -97,6 +98,7 @@ func newNewtonFit(r *newtonReleases) *newtonFit {
 		weights:        1,
 		common:         1,
 		own:            1,
+		spreads:        spreads,
 		d:              float64(r.shape.D),
 		p:              levelCoordinates(r.shape, r.Levels),
 		w:              make([]float64, r.shape.D),

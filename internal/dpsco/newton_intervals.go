@@ -33,9 +33,9 @@ const (
 // at most maxFactor, times the excess. The standard error includes the variance of that move. shellTilt is
 // the relative deviation of the shell's share of the curvature between directions.
 //
-// Intervals also allow for two biases, each a fraction of taken. Where the model is certain not to hold,
-// partAlong of it may point along the outer shell's excess. And rows beyond the limit may differ from all
-// others, so that a fraction may point in any direction: partHidden where missing is at least heavyTail,
+// Intervals also allow for two biases. Where the model is certain not to hold, all of taken, which is larger
+// along long residuals (largerAlong), may point along the outer shell's excess. And rows beyond the limit may differ from all
+// others, so that a fraction of taken may point in any direction: partHidden where missing is at least heavyTail,
 // falling to 0 at lightTail, and at least whereSeen times partHidden where the model is certain not to
 // hold. The fraction is at least partBeyond where the counts above the visible bins stand out by beyondFrom
 // + 1 deviations of their noise (labels: beyondFromOfLabels + 1), falling to 0 at one deviation fewer: such
@@ -46,7 +46,6 @@ const (
 	missPerShell       = 1.5
 	maxFactor          = 3
 	shellTilt          = 0.3
-	partAlong          = 0.7
 	partHidden         = 0.15
 	lightTail          = 0.2
 	heavyTail          = 0.5
@@ -203,7 +202,7 @@ func (f *newtonFit) whyUncertain(r *release.Result) string {
 		}
 	}
 	switch {
-	case !f.arrives, f.falls, floats.Norm(f.lastMove(), 2) > maxLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > maxStretch:
+	case !f.arrives, f.falls, floats.Norm(f.lastMove(), 2) > maxLastStep*f.lastReach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > maxStretch:
 		return f.whyLongStep()
 	case open >= maxOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
@@ -254,7 +253,7 @@ func (f *newtonFit) variance(c *mat.Dense, x extrapolation) *mat.SymDense {
 func (f *newtonFit) covariance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	d, move, total := f.shape.D, f.lastMove(), f.variance(c, x)
 	var left mat.SymDense
-	left.SymOuterK(square(floats.Dot(move, move)/2/f.Curve.reach())/f.mean, f.a)
+	left.SymOuterK(square(floats.Dot(move, move)/2/f.lastReach())/f.mean, f.a)
 	total.AddSym(total, &left)
 	total.SymRankOne(total, square(f.stretched-1), mat.NewVecDense(d, f.centre))
 	for j, alone := range f.leftAlone() {

@@ -117,7 +117,7 @@ const farthestMove = 4
 func (f *newtonFit) finish() release.Result {
 	f.whiten()
 	full := f.full()
-	f.arrives = f.partOf(full, f.Curve.reach()) == 1
+	f.arrives = f.partOf(full, f.lastReach()) == 1
 	last := f.plus(full, f.lastReach())
 	f.falls = f.seesLevel() && f.along(last) < -nearLevel
 	f.centre, f.stretched = f.stretch(f.toLastLevel(last))

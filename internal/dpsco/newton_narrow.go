@@ -71,6 +71,7 @@ func (f *newtonFit) narrow(t int, residuals *magnitude.Histogram) {
 		}
 		return
 	}
+	f.spreads = 0                          // the choice is made without noiseFarBelow
 	residuals = residuals.WithSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it
 	best, least := f.delta, math.Inf(1)
 	for k := range deltaOctaves*deltasPerOctave + 1 {
@@ -82,4 +83,7 @@ func (f *newtonFit) narrow(t int, residuals *magnitude.Histogram) {
 		}
 	}
 	with(best)
+	if t == f.last() {
+		f.spreads = math.Sqrt(residuals.Mean(func(v float64) float64 { return square(min(v, best)) })) / best
+	}
 }

@@ -124,7 +124,7 @@ func misfit(v *mat.VecDense, covariance *mat.SymDense) (beyondMean, certain floa
 }
 
 // shownBias is the matrix of squared biases that intervals allow for along the outer shell's excess, in
-// addition to the move of the middle. Where the model is certain not to hold, a fraction of taken may point
+// addition to the move of the middle. Where the model is certain not to hold, all that weights remove may point
 // that way; and where the shell goes with the score, the excess may be the step that is left, along which a few long rows
 // make up more of the curvature than they do on average.
 func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat.SymDense {
@@ -133,13 +133,29 @@ func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat
 	case f.Curve.counted() != nil:
 		times = square(x.factor+countsDoubt) * x.misfit
 	case x.certain > 0:
-		times = square(partAlong*taken/mat.Norm(x.off, 2)) * x.certain
+		times = square(f.largerAlong(x.off)*taken/mat.Norm(x.off, 2)) * x.certain
 	}
 	total.SymRankOne(total, times, x.off)
 	if x.along > 0 {
 		total.SymRankOne(total, square(x.along), f.g)
 	}
 	return linalg.Sandwich(c, total)
+}
+
+// mostAlong bounds largerAlong.
+const mostAlong = 4
+
+// largerAlong is how much larger scores are along v than on average, beside the curvature: taken is a mean over all
+// directions, but residuals that grow with the length of rows are larger where a misfit shows.
+func (f *newtonFit) largerAlong(v *mat.VecDense) float64 {
+	u := mat.NewVecDense(f.shape.D, nil)
+	u.MulVec(f.q.T(), v)
+	u.MulVec(f.q, u)
+	along, all := mat.Inner(u, linalg.PositivePart(f.meat), u)/mat.Inner(u, f.h, u), mat.Trace(f.meat)/mat.Trace(f.h)
+	if larger := math.Sqrt(along / all); larger > 1 {
+		return min(larger, mostAlong)
+	}
+	return 1 // also where noise leaves one of them below 0
 }
 
 // shellCurvature is the share of the curvature in shell k, if the lengths of scores are distributed as
