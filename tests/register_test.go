@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -270,6 +271,55 @@ func TestATotalViewThatChangesIsNotRead(t *testing.T) {
 	w.exec(w.super, `UPDATE dp_int.dataset SET definition = NULL WHERE name = $1 AND unregistered_at IS NULL`, name)
 	_, err = regress(w.analyst, ask, name, 0.2)
 	w.wantError(err, "DP004", "stated to be total")
+}
+
+// Nor one of which the meaning of its expressions changes: texts of labels, names of a whole row's columns, how texts are searched, and what the
+// owner of the database sets for all sessions. Each told an exact number of rows, for an epsilon of nearly 0.
+func TestWhatExpressionsMeanIsHeld(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 1, 0)
+	w.exec(w.super, `CREATE TYPE diagnosis AS ENUM ('flu', 'hiv'); CREATE TEXT SEARCH CONFIGURATION searched (COPY = simple);
+		CREATE TABLE visits (amount float8, age float8, keep boolean, sick boolean, d diagnosis, note text, at timestamptz);
+		CREATE VIEW labelled AS SELECT amount, age FROM visits WHERE concat('d:', d) <> 'd:cancelled';
+		CREATE VIEW whole AS SELECT amount, age FROM visits v WHERE to_jsonb(v) ->> 'keep' = 'true';
+		CREATE VIEW found AS SELECT amount, age FROM visits WHERE NOT to_tsvector('searched', note) @@ 'run';
+		CREATE VIEW today AS SELECT amount, age FROM visits WHERE at::date = '2026-06-01'`)
+	reads := func(name string) bool {
+		_, err := w.super.Exec(context.Background(), `SELECT dp_int.recheck_dataset(id) FROM dp_int.dataset WHERE name = $1`, name)
+		if err != nil && !strings.Contains(err.Error(), "stated to be total with has changed") {
+			t.Errorf("%s: %v", name, err)
+		}
+		return err == nil
+	}
+	views := []string{"labelled", "whole", "found", "today"}
+	for _, name := range views {
+		w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON %s TO dp_sidecar`, name))
+		w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'amount', '{age}', 1, options => '{"total": true}')`, name)
+	}
+	for _, c := range []struct {
+		does, undone string
+		held         []string
+	}{
+		{`ALTER TYPE diagnosis RENAME VALUE 'hiv' TO 'cancelled'`, `ALTER TYPE diagnosis RENAME VALUE 'cancelled' TO 'hiv'`, []string{"labelled", "whole"}},
+		{`ALTER TABLE visits RENAME keep TO other; ALTER TABLE visits RENAME sick TO keep`, `ALTER TABLE visits RENAME keep TO sick; ALTER TABLE visits RENAME other TO keep`, []string{"whole"}},
+		{`ALTER TEXT SEARCH CONFIGURATION searched ALTER MAPPING FOR asciiword WITH english_stem`, `ALTER TEXT SEARCH CONFIGURATION searched ALTER MAPPING FOR asciiword WITH simple`, []string{"found"}},
+		{`ALTER DATABASE dpsidecar SET timezone = 'Asia/Tokyo'`, `ALTER DATABASE dpsidecar RESET timezone`, views},
+		{`ALTER ROLE dp_sidecar SET default_text_search_config = 'simple'`, `ALTER ROLE dp_sidecar RESET default_text_search_config`, views},
+		{`ALTER DATABASE dpsidecar SET work_mem = '8MB'`, `ALTER DATABASE dpsidecar RESET work_mem`, nil},
+	} {
+		w.exec(w.super, c.does)
+		for _, name := range views {
+			if held := !reads(name); held != slices.Contains(c.held, name) {
+				t.Errorf("%s: %s is held back: %v", c.does, name, held)
+			}
+		}
+		w.exec(w.super, c.undone)
+		for _, name := range views {
+			if !reads(name) {
+				t.Errorf("after %s %s is held back", c.undone, name)
+			}
+		}
+	}
 }
 
 // Nor is one of which something else that decides which rows it has, or whether reading it raises, changes.

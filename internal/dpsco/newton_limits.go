@@ -53,9 +53,9 @@ func (f *newtonFit) limitFor(scores *magnitude.Histogram, t int) float64 {
 }
 
 // noiseFarBelow is the ratio of the standard deviation of the last score's noise to that of sampling up to which
-// a limit that shortens fewer rows costs little beside what it removes: a twelfth of the error. The shortened rows obey
+// a limit that shortens fewer rows costs little beside what it removes: a thirtieth of the error. The shortened rows obey
 // another model than the others in most tables, and their shares differ between releases.
-const noiseFarBelow = 0.4
+const noiseFarBelow = 0.25
 
 // costOfLimit is what noise and the scores beyond a limit cost in step t.
 func (f *newtonFit) costOfLimit(scores *magnitude.Histogram, t int, limit float64) float64 {

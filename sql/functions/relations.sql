@@ -344,10 +344,11 @@ $$;
 
 -- Returns a SHA-256 of the definitions of all objects of dp_int.involved: views, functions with the defaults of
 -- their arguments, aggregates, operators, types and constraints of domains, policies of row-level security with
--- the owners to whom they apply, and the options of foreign tables. Views and functions with BEGIN ATOMIC enter
+-- the owners to whom they apply, the options of foreign tables, labels, the names of columns where a row is used
+-- as a whole, configurations of text search, and settings of the database. Views and functions with BEGIN ATOMIC enter
 -- as parse trees without positions, other functions as their text, so that putting an earlier definition back
 -- with CREATE OR REPLACE restores the hash. Trees refer to tables by OID and to columns by number, so that
--- renaming these does not change it. A change of what the hash covers needs a
+-- renaming these does not change it otherwise. A change of what the hash covers needs a
 -- migration like 040, or data sets registered before it are refused.
 CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -360,6 +361,10 @@ BEGIN
     trees AS MATERIALIZED (
       SELECT c.oid, c.reloptions, dp_int.without_places(w.ev_action::text) AS tree FROM relations c JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'),
     hidden AS MATERIALIZED (SELECT c.oid, c.relforcerowsecurity FROM relations c WHERE c.relrowsecurity AND dp_int.policies_apply(c.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid)))),
+    used AS MATERIALIZED (
+      SELECT DISTINCT m[1]::oid AS type
+        FROM (SELECT t.tree FROM trees t UNION ALL SELECT f.prosqlbody::text FROM functions f) AS x(tree), LATERAL regexp_matches(x.tree, E'(?<!\\\\):vartype ([0-9]+)', 'g') AS m),
+    whole AS MATERIALIZED (SELECT c.oid FROM relations c WHERE c.reltype IN (SELECT type FROM used)),
     parts(part) AS (
       SELECT jsonb_build_array('view', oid, tree, (SELECT array_agg(o.option_name ORDER BY o.option_name) FROM pg_options_to_table(reloptions) AS o WHERE CASE WHEN o.option_name LIKE 'security%' THEN o.option_value::boolean END)) FROM trees
       UNION ALL
@@ -377,9 +382,24 @@ BEGIN
       UNION ALL
       SELECT jsonb_build_array('row', y.oid, (SELECT array_agg(a.attname || ' ' || a.atttypid ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = y.typrelid AND a.attnum > 0))
         FROM types y JOIN pg_catalog.pg_class c ON c.oid = y.typrelid AND c.relkind = 'c'
-      UNION ALL  -- a text may be no label
-      SELECT jsonb_build_array('enum', oid, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = y.oid))
-        FROM types y WHERE typtype = 'e' AND EXISTS (SELECT FROM trees WHERE tree LIKE '%{COERCEVIAIO%')
+      UNION ALL  -- a text may be no label, and a label a text
+      SELECT jsonb_build_array('enum', y.oid, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = y.oid))
+        FROM pg_catalog.pg_type y
+       WHERE y.typtype = 'e'
+         AND (y.oid IN (SELECT oid FROM types)
+              OR ARRAY[y.oid, y.typarray] && ARRAY(SELECT type FROM used UNION ALL SELECT a.atttypid FROM whole w JOIN pg_catalog.pg_attribute a ON a.attrelid = w.oid AND a.attnum > 0))
+      UNION ALL  -- a whole row may be taken for an object with the names of its columns
+      SELECT jsonb_build_array('names', w.oid, (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped)) FROM whole w
+      UNION ALL
+      SELECT jsonb_build_array('text search', x.id, (SELECT array_agg(concat_ws(' ', m.maptokentype, m.mapseqno, d.dicttemplate, d.dictinitoption) ORDER BY m.maptokentype, m.mapseqno)
+                                                       FROM pg_catalog.pg_ts_config_map m JOIN pg_catalog.pg_ts_dict d ON d.oid = m.mapdict WHERE m.mapcfg = x.id))
+        FROM (SELECT DISTINCT f.id FROM involved v, LATERAL dp_int.references_of(v.class, v.id) AS f WHERE f.class = 'pg_catalog.pg_ts_config'::regclass) AS x
+      UNION ALL  -- what ALTER DATABASE and ALTER ROLE make expressions of time, text and names mean
+      SELECT jsonb_build_array('setting', s.setdatabase, s.setrole <> 0, o.setting)
+        FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS o(setting)
+       WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))
+         AND s.setrole IN (0, (SELECT u.oid FROM pg_catalog.pg_roles u WHERE u.rolname = 'dp_sidecar'))
+         AND lower(split_part(o.setting, '=', 1)) IN ('timezone', 'timezone_abbreviations', 'intervalstyle', 'default_text_search_config', 'search_path', 'bytea_output', 'xmloption', 'xmlbinary', 'transform_null_equals', 'array_nulls', 'lc_time', 'lc_monetary', 'lc_numeric')
       UNION ALL
       SELECT jsonb_build_array('policy', h.oid, h.relforcerowsecurity, p.polpermissive, (SELECT array_agg(r ORDER BY r) FROM unnest(p.polroles) AS r), dp_int.without_places(p.polqual::text))
         FROM hidden h LEFT JOIN pg_catalog.pg_policy p ON p.polrelid = h.oid AND p.polcmd IN ('r', '*')
@@ -401,7 +421,7 @@ CREATE OR REPLACE FUNCTION dp_int.refuse_other_definition(p_relid oid, p_definit
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF dp_int.definition(p_relid) IS DISTINCT FROM p_definition THEN
-    RAISE EXCEPTION 'what it was stated to be total with has changed: a view, function, operator, type, policy of row-level security or foreign table below it';
+    RAISE EXCEPTION 'what it was stated to be total with has changed: a view, function, operator, type, policy of row-level security or foreign table below it, or a setting of the database';
   END IF;
 END $$;
 

@@ -1,0 +1,3 @@
+-- The digests stay, as 040 says.
+BEGIN;
+COMMIT;
