@@ -473,6 +473,47 @@ func TestPartitionsOfATotalViewComeAndGo(t *testing.T) {
 	}
 }
 
+// Foreign partitions that were there when a view was stated to be total stand for what they did, and those that come later are of the same
+// servers, each of another table: else people of another account are read, or each of them several times.
+func TestForeignPartitionsStandForWhatWasStated(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	name := w.dataset + "_all"
+	run := func(sql string) {
+		w.Helper()
+		w.exec(w.super, strings.NewReplacer("{}", "public."+name, "{server}", name+"_server").Replace(sql))
+	}
+	read := func() error {
+		_, err := w.super.Exec(context.Background(), `SELECT dp_int.recheck_dataset(id) FROM dp_int.dataset WHERE name = $1`, name)
+		return err
+	}
+	run(`CREATE TABLE {}_parts (amount float8, age float8) PARTITION BY RANGE (age);
+		CREATE FOREIGN DATA WRAPPER {server}; CREATE SERVER {server} FOREIGN DATA WRAPPER {server}; CREATE SERVER {server}_2 FOREIGN DATA WRAPPER {server};
+		CREATE FOREIGN TABLE {}_far PARTITION OF {}_parts FOR VALUES FROM (80) TO (90) SERVER {server} OPTIONS (table_name 'claims');
+		CREATE FOREIGN TABLE {}_file PARTITION OF {}_parts FOR VALUES FROM (90) TO (100) SERVER {server} OPTIONS (filename 'claims');
+		CREATE VIEW {} AS SELECT amount + 1 AS amount, age FROM {}_parts; GRANT SELECT ON {} TO dp_sidecar`)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100, options => '{"total": true, "new_population": "a test", "rows_stay": "a test"}')`, name, "public."+name)
+	for _, c := range []struct{ does, undone, says string }{
+		{`ALTER FOREIGN TABLE {}_far OPTIONS (SET table_name 'patients')`, `ALTER FOREIGN TABLE {}_far OPTIONS (SET table_name 'claims')`, "stands for another one"},
+		{`ALTER FOREIGN TABLE {}_far ALTER age OPTIONS (column_name 'years')`, `ALTER FOREIGN TABLE {}_far ALTER age OPTIONS (DROP column_name)`, "stands for another one"},
+		{`ALTER FOREIGN TABLE {}_far OPTIONS (fetch_size '9')`, `ALTER FOREIGN TABLE {}_far OPTIONS (DROP fetch_size)`, ""},
+		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server}_2`, `DROP FOREIGN TABLE {}_more`, "a server of which nothing was stated"},
+		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (table_name 'claims')`, `DROP FOREIGN TABLE {}_more`, "show the same rows"},
+		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (schema_name 'public', table_name 'claims')`, `DROP FOREIGN TABLE {}_more`, "show the same rows"},
+		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (filename 'claims')`, `DROP FOREIGN TABLE {}_more`, "show the same rows"},
+		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (table_name 'claims_of_1999')`, `DROP FOREIGN TABLE {}_more`, ""},
+		{`ALTER TABLE {}_parts DETACH PARTITION {}_far`, `ALTER TABLE {}_parts ATTACH PARTITION {}_far FOR VALUES FROM (80) TO (90)`, ""},
+	} {
+		run(c.does)
+		if err := read(); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.does, err)
+		}
+		run(c.undone)
+		if err := read(); err != nil {
+			t.Fatalf("%s: %v", c.undone, err)
+		}
+	}
+}
+
 // Partitions attached after registration join the account, and their people are read.
 func TestPartitionsAddedLaterBelong(t *testing.T) {
 	w := newWorld(t, 1, 0)

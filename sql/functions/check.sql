@@ -192,6 +192,7 @@ BEGIN
       PERFORM dp_int.refuse_changed(d);
       IF (d.options ->> 'total')::boolean THEN
         PERFORM dp_int.refuse_other_definition(d.relid, d.definition);
+        PERFORM dp_int.refuse_other_parts(d.relid, d.foreign_parts);
       END IF;
     EXCEPTION WHEN OTHERS THEN
       detail := concat_ws('; ', detail, format('%s: %s', d.name, SQLERRM));

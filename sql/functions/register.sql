@@ -201,6 +201,7 @@ BEGIN
       RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
     ELSIF (d.options ->> 'total')::boolean THEN
       PERFORM dp_int.refuse_other_definition(d.relid, d.definition);
+      PERFORM dp_int.refuse_other_parts(d.relid, d.foreign_parts);
     END IF;
     SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND (k.child OR NOT k.own))), bool_and(k.noted) INTO strange, noted
       FROM dp_int.known_relations(d.relid, d.unit) k;
@@ -339,6 +340,7 @@ BEGIN
   d.block_type := dp_int.column_type(d.relid, d.block);
   d.block_fixed_by := dp_int.why_block_stays(d.relid, d.block, d.block_is_fixed);
   d.definition := CASE WHEN total THEN dp_int.definition(d.relid) END;
+  d.foreign_parts := CASE WHEN total THEN dp_int.foreign_parts(d.relid) END;
   d.default_delta := nullif(d.delta, 0);
   d.registered_by := dp.caller();
   RETURN d;
@@ -404,10 +406,10 @@ BEGIN
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
                               unit, max_rows, persons, unit_source, unit_number, row_count,
-                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement, distribution, definition)
+                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement, distribution, definition, foreign_parts)
   VALUES (d.name, a.id, d.relid, d.schema_name, d.relation_name, d.target, d.features, d.scales, d.labels, d.categories, d.options, d.epsilon, d.delta, d.cap, d.default_delta, d.registered_by,
           d.unit, d.max_rows, d.persons, d.unit_source, d.unit_number, d.row_count,
-          d.block, d.block_source, d.block_number, d.block_type, d.block_rows, d.block_is_fixed, d.block_fixed_by, d.placement, d.distribution, d.definition)
+          d.block, d.block_source, d.block_number, d.block_type, d.block_rows, d.block_is_fixed, d.block_fixed_by, d.placement, d.distribution, d.definition, d.foreign_parts)
   RETURNING * INTO d;
   INSERT INTO dp_int.turnstile VALUES (d.id);
   PERFORM dp_int.ledger_budget(a.id, d.name, dp.caller(), jsonb_build_object('budget',

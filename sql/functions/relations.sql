@@ -342,6 +342,55 @@ LANGUAGE sql IMMUTABLE AS $$
                         E'(?<!\\\\):alias (<>|\\{ALIAS :aliasname (?:[^ \\\\]|\\\\.)+ :colnames <>\\}) :eref \\{ALIAS (?:[^\\\\}]|\\\\.)*\\} :rtekind 0 ', E':alias \\1 :rtekind 0 ', 'g')
 $$;
 
+-- What a foreign table reads: its server, itself, its options and those of its columns.
+CREATE OR REPLACE FUNCTION dp_int.stands_for(f pg_catalog.pg_foreign_table) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_build_array(f.ftserver, f.ftrelid, (SELECT array_agg(o ORDER BY o) FROM unnest(f.ftoptions) AS o WHERE o !~ '^(fetch_size|batch_size|use_remote_estimate|async_capable|analyze_sampling)='),
+                           (SELECT array_agg(concat(a.attnum, ' ', a.attfdwoptions) ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = f.ftrelid AND a.attfdwoptions IS NOT NULL))
+$$;
+
+-- The foreign tables among the partitions and children that reading a relation reads, and what each stands for. They come
+-- and go, so that the digest leaves them out.
+CREATE OR REPLACE FUNCTION dp_int.foreign_parts(p_relid oid) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(jsonb_object_agg(f.ftrelid, dp_int.stands_for(f)), '{}')
+    FROM (SELECT DISTINCT h.relid FROM dp_int.involved(p_relid) v, LATERAL dp_int.with_children(v.id) AS h(relid) WHERE v.class = 'pg_catalog.pg_class'::regclass AND h.relid <> v.id) AS x
+    JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = x.relid
+$$;
+
+-- Raises unless the foreign parts of a relation that was stated to be total are those of then, unchanged, or others from
+-- the same servers, each of another table there: whose rows they are was stated, and that each person has one.
+CREATE OR REPLACE FUNCTION dp_int.refuse_other_parts(p_relid oid, p_parts jsonb) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  parts CONSTANT jsonb := dp_int.foreign_parts(p_relid);
+  found text;
+BEGIN
+  SELECT p.key::oid::regclass INTO found FROM jsonb_each(parts) AS p JOIN jsonb_each(p_parts) AS o USING (key) WHERE p.value <> o.value ORDER BY p.key LIMIT 1;
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION 'the foreign table % stands for another one than when its rows were stated to be of no other people', found;
+  END IF;
+  SELECT p.key::oid::regclass INTO found FROM jsonb_each(parts) AS p
+   WHERE NOT p_parts ? p.key AND NOT EXISTS (SELECT FROM jsonb_each(p_parts) AS o WHERE o.value -> 0 = p.value -> 0) ORDER BY p.key LIMIT 1;
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION 'the foreign table % came later, from a server of which nothing was stated', found;
+  END IF;
+  SELECT string_agg(t.part::regclass::text, ' and ' ORDER BY t.part) INTO found
+    FROM (SELECT p.key::oid, p_parts ? p.key, jsonb_build_array(f.ftserver,
+                   CASE WHEN n.schema_name IS NULL AND n.table_name IS NULL AND f.ftoptions IS NOT NULL THEN p.value -> 2
+                        ELSE jsonb_build_array(coalesce(n.schema_name, s.nspname::text), coalesce(n.table_name, c.relname::text)) END)
+            FROM jsonb_each(parts) AS p
+            JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = p.key::oid
+            JOIN pg_catalog.pg_class c ON c.oid = f.ftrelid
+            JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace,
+                 LATERAL (SELECT max(o.option_value) FILTER (WHERE o.option_name = 'schema_name'), max(o.option_value) FILTER (WHERE o.option_name = 'table_name') FROM pg_options_to_table(f.ftoptions) AS o) AS n(schema_name, table_name)
+         ) AS t(part, stated, place)
+   GROUP BY t.place HAVING count(*) > 1 AND NOT bool_and(t.stated) LIMIT 1;
+  IF found IS NOT NULL THEN
+    RAISE EXCEPTION 'the foreign tables % show the same rows', found;
+  END IF;
+END $$;
+
 -- Returns a SHA-256 of the definitions of all objects of dp_int.involved: views, functions with the defaults of
 -- their arguments, aggregates, operators, types and constraints of domains, policies of row-level security with
 -- the owners to whom they apply, the options of foreign tables, labels, the names of columns where a row is used
@@ -407,9 +456,7 @@ BEGIN
       SELECT jsonb_build_array('owner', o.oid, o.owner)
         FROM (SELECT oid, relowner FROM relations UNION ALL SELECT oid, proowner FROM functions WHERE prosecdef) AS o(oid, owner) WHERE EXISTS (SELECT FROM hidden)
       UNION ALL  -- how a foreign table is read is no matter
-      SELECT jsonb_build_array('foreign', f.ftserver, f.ftrelid, (SELECT array_agg(o ORDER BY o) FROM unnest(f.ftoptions) AS o WHERE o !~ '^(fetch_size|batch_size|use_remote_estimate|async_capable|analyze_sampling)='),
-                               (SELECT array_agg(concat(a.attnum, ' ', a.attfdwoptions) ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = f.ftrelid AND a.attfdwoptions IS NOT NULL))
-        FROM relations c JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = c.oid
+      SELECT '["foreign"]' || dp_int.stands_for(f) FROM relations c JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = c.oid
       UNION ALL
       SELECT jsonb_build_array('generated', c.oid, a.attnum, dp_int.without_places(d.adbin::text))
         FROM relations c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attgenerated = 'v' JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum)
@@ -445,8 +492,8 @@ END $$;
 -- are total is taken to be about the present definitions, because no earlier ones are known.
 CREATE OR REPLACE FUNCTION dp_int.bring_definitions() RETURNS void
 LANGUAGE sql VOLATILE AS $$
-  UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
-   WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean
+  UPDATE dp_int.dataset d SET definition = coalesce(d.definition, dp_int.definition(d.relid)), foreign_parts = coalesce(d.foreign_parts, dp_int.foreign_parts(d.relid))
+   WHERE (d.definition IS NULL OR d.foreign_parts IS NULL) AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean
 $$;
 
 -- The first view with security_invoker, when any view on the way is not plain, else NULL. Such a view

@@ -10,4 +10,7 @@ BEGIN
   END IF;
 END $$;
 
+ALTER TABLE dp_int.dataset ADD COLUMN foreign_parts jsonb;
+COMMENT ON COLUMN dp_int.dataset.foreign_parts IS 'Where it is stated to be total: the foreign tables among its partitions and children as they were then, and what each stood for (dp_int.foreign_parts).';
+
 COMMIT;
