@@ -279,7 +279,14 @@ func TestWhatExpressionsMeanIsHeld(t *testing.T) {
 	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	w.exec(w.super, `CREATE TYPE diagnosis AS ENUM ('flu', 'hiv'); CREATE TEXT SEARCH CONFIGURATION searched (COPY = simple);
+		CREATE TYPE place AS (keep boolean, sick boolean); CREATE DOMAIN known AS diagnosis; CREATE TEXT SEARCH DICTIONARY words (TEMPLATE = simple);
 		CREATE TABLE visits (amount float8, age float8, keep boolean, sick boolean, d diagnosis, note text, at timestamptz);
+		CREATE TABLE stays (amount float8, age float8, k known, p place);
+		ALTER TABLE stays ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY few ON stays USING (concat('d:', k) <> 'd:cancelled');
+		CREATE VIEW policed AS SELECT amount, age FROM stays;
+		CREATE ROLE keeper; GRANT CREATE ON SCHEMA public TO keeper; ALTER TABLE stays OWNER TO keeper; ALTER VIEW policed OWNER TO keeper;
+		CREATE VIEW domained AS SELECT amount, age FROM stays WHERE concat('d:', k) <> 'd:cancelled'; CREATE VIEW placed AS SELECT amount, age FROM visits, (SELECT p FROM (VALUES (NULL::place)) AS v(p)) AS s WHERE to_jsonb(s.p) ->> 'keep' IS NULL;
+		CREATE VIEW worded AS SELECT amount, age FROM visits WHERE ts_lexize('words', note) <> '{}';
 		CREATE VIEW labelled AS SELECT amount, age FROM visits WHERE concat('d:', d) <> 'd:cancelled';
 		CREATE VIEW whole AS SELECT amount, age FROM visits v WHERE to_jsonb(v) ->> 'keep' = 'true';
 		CREATE VIEW found AS SELECT amount, age FROM visits WHERE NOT to_tsvector('searched', note) @@ 'run';
@@ -291,7 +298,7 @@ func TestWhatExpressionsMeanIsHeld(t *testing.T) {
 		}
 		return err == nil
 	}
-	views := []string{"labelled", "whole", "found", "today"}
+	views := []string{"labelled", "whole", "found", "today", "policed", "domained", "placed", "worded"}
 	for _, name := range views {
 		w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON %s TO dp_sidecar`, name))
 		w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'amount', '{age}', 1, options => '{"total": true}')`, name)
@@ -300,7 +307,10 @@ func TestWhatExpressionsMeanIsHeld(t *testing.T) {
 		does, undone string
 		held         []string
 	}{
-		{`ALTER TYPE diagnosis RENAME VALUE 'hiv' TO 'cancelled'`, `ALTER TYPE diagnosis RENAME VALUE 'cancelled' TO 'hiv'`, []string{"labelled", "whole"}},
+		{`ALTER TYPE diagnosis RENAME VALUE 'hiv' TO 'cancelled'`, `ALTER TYPE diagnosis RENAME VALUE 'cancelled' TO 'hiv'`, []string{"labelled", "whole", "policed", "domained"}},
+		{`ALTER TYPE place RENAME ATTRIBUTE keep TO other`, `ALTER TYPE place RENAME ATTRIBUTE other TO keep`, []string{"placed"}},
+		{`ALTER TEXT SEARCH DICTIONARY words (STOPWORDS = english)`, `ALTER TEXT SEARCH DICTIONARY words (STOPWORDS)`, []string{"worded"}},
+		{`ALTER DATABASE dpsidecar SET my.filter = 'run'`, `ALTER DATABASE dpsidecar RESET my.filter`, views},
 		{`ALTER TABLE visits RENAME keep TO other; ALTER TABLE visits RENAME sick TO keep`, `ALTER TABLE visits RENAME keep TO sick; ALTER TABLE visits RENAME other TO keep`, []string{"whole"}},
 		{`ALTER TEXT SEARCH CONFIGURATION searched ALTER MAPPING FOR asciiword WITH english_stem`, `ALTER TEXT SEARCH CONFIGURATION searched ALTER MAPPING FOR asciiword WITH simple`, []string{"found"}},
 		{`ALTER DATABASE dpsidecar SET timezone = 'Asia/Tokyo'`, `ALTER DATABASE dpsidecar RESET timezone`, views},

@@ -84,6 +84,11 @@ func (s *Sidecar) pushdown(ctx context.Context, conn *pgx.Conn, c *claim, n int6
 // pull takes a random subset of the rows in this case.) The number of rows is public.
 func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim, charged int64) error {
 	n, err := c.count(ctx, conn)
+	if err == nil && c.versions != nil { // a function that is another one now may have made the count
+		if err := s.recheckVersions(ctx, c.versions, recheckJob, c.ID, c.Token); err != nil {
+			return refusedAsParked(err)
+		}
+	}
 	if err == nil && n >= maxGrowth*charged {
 		err = grown
 	}

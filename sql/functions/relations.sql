@@ -366,6 +366,9 @@ DECLARE
   parts CONSTANT jsonb := dp_int.foreign_parts(p_relid);
   found text;
 BEGIN
+  IF p_parts IS NULL THEN
+    RAISE EXCEPTION 'nobody knows which foreign tables it was stated to be total with';
+  END IF;
   SELECT p.key::oid::regclass INTO found FROM jsonb_each(parts) AS p JOIN jsonb_each(p_parts) AS o USING (key) WHERE p.value <> o.value ORDER BY p.key LIMIT 1;
   IF found IS NOT NULL THEN
     RAISE EXCEPTION 'the foreign table % stands for another one than when its rows were stated to be of no other people', found;
@@ -377,12 +380,15 @@ BEGIN
   END IF;
   SELECT string_agg(t.part::regclass::text, ' and ' ORDER BY t.part) INTO found
     FROM (SELECT p.key::oid, p_parts ? p.key, jsonb_build_array(f.ftserver,
-                   CASE WHEN n.schema_name IS NULL AND n.table_name IS NULL AND f.ftoptions IS NOT NULL THEN p.value -> 2
+                   CASE WHEN n.schema_name IS NULL AND n.table_name IS NULL AND p.value -> 2 <> 'null' AND h.prosrc IS DISTINCT FROM 'postgres_fdw_handler' THEN p.value -> 2
                         ELSE jsonb_build_array(coalesce(n.schema_name, s.nspname::text), coalesce(n.table_name, c.relname::text)) END)
             FROM jsonb_each(parts) AS p
             JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = p.key::oid
             JOIN pg_catalog.pg_class c ON c.oid = f.ftrelid
-            JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace,
+            JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
+            JOIN pg_catalog.pg_foreign_server e ON e.oid = f.ftserver
+            JOIN pg_catalog.pg_foreign_data_wrapper w ON w.oid = e.srvfdw
+            LEFT JOIN pg_catalog.pg_proc h ON h.oid = w.fdwhandler,
                  LATERAL (SELECT max(o.option_value) FILTER (WHERE o.option_name = 'schema_name'), max(o.option_value) FILTER (WHERE o.option_name = 'table_name') FROM pg_options_to_table(f.ftoptions) AS o) AS n(schema_name, table_name)
          ) AS t(part, stated, place)
    GROUP BY t.place HAVING count(*) > 1 AND NOT bool_and(t.stated) LIMIT 1;
@@ -403,17 +409,23 @@ CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN (
-    WITH involved AS MATERIALIZED (SELECT * FROM dp_int.involved(p_relid)),
+    WITH RECURSIVE involved AS MATERIALIZED (SELECT * FROM dp_int.involved(p_relid)),
     relations AS MATERIALIZED (SELECT c.* FROM involved v JOIN pg_catalog.pg_class c ON v.class = 'pg_catalog.pg_class'::regclass AND c.oid = v.id),
     functions AS MATERIALIZED (SELECT p.* FROM involved v JOIN pg_catalog.pg_proc p ON v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id),
-    types AS MATERIALIZED (SELECT y.* FROM involved v JOIN pg_catalog.pg_type y ON v.class = 'pg_catalog.pg_type'::regclass AND y.oid = v.id),
     trees AS MATERIALIZED (
       SELECT c.oid, c.reloptions, dp_int.without_places(w.ev_action::text) AS tree FROM relations c JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'),
     hidden AS MATERIALIZED (SELECT c.oid, c.relforcerowsecurity FROM relations c WHERE c.relrowsecurity AND dp_int.policies_apply(c.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid)))),
-    used AS MATERIALIZED (
-      SELECT DISTINCT m[1]::oid AS type
-        FROM (SELECT t.tree FROM trees t UNION ALL SELECT f.prosqlbody::text FROM functions f) AS x(tree), LATERAL regexp_matches(x.tree, E'(?<!\\\\):vartype ([0-9]+)', 'g') AS m),
-    whole AS MATERIALIZED (SELECT c.oid FROM relations c WHERE c.reltype IN (SELECT type FROM used)),
+    used(type) AS (  -- types of columns and of whole rows, which no dependency names, with the types that they are made of
+      SELECT m[1]::oid
+        FROM (SELECT t.tree FROM trees t
+              UNION ALL SELECT f.prosqlbody::text FROM functions f
+              UNION ALL SELECT p.polqual::text FROM hidden h JOIN pg_catalog.pg_policy p ON p.polrelid = h.oid AND p.polcmd IN ('r', '*')) AS x(tree),
+             LATERAL regexp_matches(x.tree, E'(?<!\\\\):vartype ([0-9]+)', 'g') AS m
+       WHERE m[1]::oid >= 16384
+      UNION
+      SELECT y.part FROM used, LATERAL dp_int.parts_of_type(used.type) AS y(part) WHERE y.part >= 16384),
+    types AS MATERIALIZED (
+      SELECT y.* FROM pg_catalog.pg_type y WHERE y.oid IN (SELECT v.id FROM involved v WHERE v.class = 'pg_catalog.pg_type'::regclass UNION ALL SELECT used.type FROM used)),
     parts(part) AS (
       SELECT jsonb_build_array('view', oid, tree, (SELECT array_agg(o.option_name ORDER BY o.option_name) FROM pg_options_to_table(reloptions) AS o WHERE CASE WHEN o.option_name LIKE 'security%' THEN o.option_value::boolean END)) FROM trees
       UNION ALL
@@ -433,22 +445,24 @@ BEGIN
         FROM types y JOIN pg_catalog.pg_class c ON c.oid = y.typrelid AND c.relkind = 'c'
       UNION ALL  -- a text may be no label, and a label a text
       SELECT jsonb_build_array('enum', y.oid, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = y.oid))
-        FROM pg_catalog.pg_type y
-       WHERE y.typtype = 'e'
-         AND (y.oid IN (SELECT oid FROM types)
-              OR ARRAY[y.oid, y.typarray] && ARRAY(SELECT type FROM used UNION ALL SELECT a.atttypid FROM whole w JOIN pg_catalog.pg_attribute a ON a.attrelid = w.oid AND a.attnum > 0))
+        FROM types y WHERE y.typtype = 'e'
       UNION ALL  -- a whole row may be taken for an object with the names of its columns
-      SELECT jsonb_build_array('names', w.oid, (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped)) FROM whole w
+      SELECT jsonb_build_array('names', w.oid, (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped))
+        FROM types y JOIN pg_catalog.pg_class w ON w.oid = y.typrelid AND w.relkind <> 'c'
       UNION ALL
       SELECT jsonb_build_array('text search', x.id, (SELECT array_agg(concat_ws(' ', m.maptokentype, m.mapseqno, d.dicttemplate, d.dictinitoption) ORDER BY m.maptokentype, m.mapseqno)
                                                        FROM pg_catalog.pg_ts_config_map m JOIN pg_catalog.pg_ts_dict d ON d.oid = m.mapdict WHERE m.mapcfg = x.id))
         FROM (SELECT DISTINCT f.id FROM involved v, LATERAL dp_int.references_of(v.class, v.id) AS f WHERE f.class = 'pg_catalog.pg_ts_config'::regclass) AS x
+      UNION ALL
+      SELECT jsonb_build_array('dictionary', d.oid, d.dicttemplate, d.dictinitoption)
+        FROM (SELECT DISTINCT f.id FROM involved v, LATERAL dp_int.references_of(v.class, v.id) AS f WHERE f.class = 'pg_catalog.pg_ts_dict'::regclass) AS x
+        JOIN pg_catalog.pg_ts_dict d ON d.oid = x.id
       UNION ALL  -- what ALTER DATABASE and ALTER ROLE make expressions of time, text and names mean
       SELECT jsonb_build_array('setting', s.setdatabase, s.setrole <> 0, o.setting)
         FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS o(setting)
        WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))
          AND s.setrole IN (0, (SELECT u.oid FROM pg_catalog.pg_roles u WHERE u.rolname = 'dp_sidecar'))
-         AND lower(split_part(o.setting, '=', 1)) IN ('timezone', 'timezone_abbreviations', 'intervalstyle', 'default_text_search_config', 'search_path', 'bytea_output', 'xmloption', 'xmlbinary', 'transform_null_equals', 'array_nulls', 'lc_time', 'lc_monetary', 'lc_numeric')
+         AND (o.setting ~ '^[^=]*[.]' AND o.setting !~ '^(pg_stat_statements|auto_explain|citus)[.]' OR lower(split_part(o.setting, '=', 1)) IN ('timezone', 'timezone_abbreviations', 'intervalstyle', 'default_text_search_config', 'search_path', 'bytea_output', 'xmloption', 'xmlbinary', 'transform_null_equals', 'array_nulls', 'quote_all_identifiers', 'gin_fuzzy_search_limit', 'lc_time', 'lc_monetary', 'lc_numeric'))
       UNION ALL
       SELECT jsonb_build_array('policy', h.oid, h.relforcerowsecurity, p.polpermissive, (SELECT array_agg(r ORDER BY r) FROM unnest(p.polroles) AS r), dp_int.without_places(p.polqual::text))
         FROM hidden h LEFT JOIN pg_catalog.pg_policy p ON p.polrelid = h.oid AND p.polcmd IN ('r', '*')
