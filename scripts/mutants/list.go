@@ -1368,7 +1368,7 @@ var mutants = []mutant{
 	{"pushdown: totals of far more rows than were charged wrap around", "internal/sqlsum/pass.go",
 		"case v > 0 && *total > math.MaxInt64-v:", "case false:", []tests{{"./internal/sqlsum", "TestTotalsBeyondAnInt64MoveNoFurther"}}},
 	{"pushdown: an answer is longer than a text, by what rows say", "internal/dpsco/regression.go",
-		"huber && p.MaxWeight > 0 &&", "false &&", []tests{{"./internal/dpsco", "TestAnswersFitAText"}}},
+		"huber && p.MaxWeight > 0 &&", "huber && p.MaxWeight < 0 &&", []tests{{"./internal/dpsco", "TestAnswersFitAText"}}},
 	{"pushdown: what is cut follows the order of groups", "internal/sqlsum/pass.go",
 		"case v > 0 != (sign > 0):", "case sign < 0:", []tests{{"./internal/sqlsum", "TestTotalsBeyondAnInt64MoveNoFurther"}}},
 	{"pushdown: totals leave the range that noise is added in", "internal/mech/summed.go",
