@@ -239,14 +239,17 @@ func (r Request) from(expressions []string) string {
 }
 
 // expressions returns the expressions that a pull selects: the columns without their domains, except that a
-// text is cut after more characters than every level has bytes. The server cannot send a row of more than a
-// gigabyte, and would raise an error.
+// text is cut after more characters than every level has bytes (the server cannot send a row of more than a
+// gigabyte, and would raise an error) and that of an enum it is the place among the labels.
 func (r Request) expressions(types []columnType) []string {
 	expressions := r.names()
 	for j, t := range types {
-		if t.category != nil && t.category.text {
+		switch {
+		case t.category != nil && t.category.text:
 			expressions[j] = t.category.cut(expressions[j])
-		} else {
+		case t.name == enumKind.name:
+			expressions[j] = t.category.placeAmongLabels(expressions[j])
+		default:
 			expressions[j] = underDomain(expressions[j], t.name)
 		}
 	}
@@ -258,9 +261,6 @@ func (r Request) expressions(types []columnType) []string {
 // constraints of a domain: they could be functions of the owner's, which would run as this role, and raise an
 // error on a value. A cast to the type that a column has is nothing.
 func underDomain(column, typeName string) string {
-	if typeName == enumKind.name {
-		return "COALESCE(" + column + ", NULL)"
-	}
 	return column + "::pg_catalog." + castNames[typeName]
 }
 
@@ -290,29 +290,11 @@ func columnTypes(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType
 			if types[j], err = categoryType(ctx, conn, req.Columns[j], f.DataTypeOID, levels, req.counting(req.Columns[j])); err != nil {
 				return nil, err
 			}
-			if types[j].name == enumKind.name {
-				if err := readLabels(ctx, conn, req, req.Columns[j]); err != nil {
-					return nil, err
-				}
-			}
 		} else if types[j], ok = supportedTypes[f.DataTypeOID]; !ok {
 			return nil, unsupportedType(ctx, conn, req.Columns[j], f.DataTypeOID)
 		}
 	}
 	return types, nil
-}
-
-// readLabels has the server look up every label of a column's enum type. A session looks a label up in pg_enum
-// when it sends it for the first time, and the statistics of that table, which every login sees, would tell how
-// many labels occur in the rows.
-// COALESCE makes the type under a domain of it.
-func readLabels(ctx context.Context, conn *pgx.Conn, req Request, column string) error {
-	_, err := conn.PgConn().Exec(ctx, fmt.Sprintf("SELECT pg_catalog.count(pg_catalog.concat(label)) FROM pg_catalog.unnest(pg_catalog.enum_range(COALESCE((SELECT %s FROM %s WHERE false), NULL))) AS label",
-		pgx.Identifier{column}.Sanitize(), req.Relation.Sanitize())).ReadAll()
-	if err != nil {
-		return fmt.Errorf("labels of %q: %w", column, err)
-	}
-	return nil
 }
 
 // unsupportedType is the error for a column of the type with this OID.

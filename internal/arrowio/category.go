@@ -17,6 +17,7 @@ const OtherLevel = "*"
 
 // category maps values to public levels. Nothing else about a value can be observed, however long it is.
 type category struct {
+	labels    []string           // all labels of an enum, whose values are sent as their place among these, from 1; nil for other types
 	positions map[string]float64 // indices of levels, by their binary form; NaN for a level that is not used
 	other     float64            // the result for a value that is not a level: the index of OtherLevel, or NaN
 	longest   int                // bytes of the longest level
@@ -58,8 +59,10 @@ var categoryKinds = map[uint32]categoryKind{
 	pgtype.Int8OID:    {"bigint", 8, encodeInteger(8)},
 }
 
-// enumKind is the kind of all enum types: a value is sent as its label.
-var enumKind = categoryKind{"enum", 0, encodeText}
+// enumKind is the kind of all enum types. The server sends the place of a value among the labels: to write a label, each of
+// its processes would first look it up in pg_enum, and the statistics of that table, which every login sees, would tell how
+// many labels occur in the rows.
+var enumKind = categoryKind{"enum", 4, encodeInteger(4)}
 
 func encodeText(level string) ([]byte, error) { return []byte(level), nil }
 
@@ -81,7 +84,7 @@ func encodeInteger(size int) func(level string) ([]byte, error) {
 // columnType returns the type of a category of this kind with these levels, of which those in counting are
 // used.
 func (k categoryKind) columnType(levels, counting []string) (columnType, error) {
-	c := &category{positions: make(map[string]float64, len(levels)), other: math.NaN(), longest: k.size, text: k.size == 0 && k.name != enumKind.name}
+	c := &category{positions: make(map[string]float64, len(levels)), other: math.NaN(), longest: k.size, text: k.size == 0}
 	for _, level := range levels {
 		position := math.NaN()
 		if i := slices.Index(counting, level); i >= 0 {
@@ -105,19 +108,41 @@ func (k categoryKind) columnType(levels, counting []string) (columnType, error) 
 	return columnType{name: k.name, minSize: k.size, maxSize: most, value: c.position, category: c}, nil
 }
 
+// enumType returns the type of a category that is an enum with these labels. A level that is no label has no rows.
+func enumType(labels, levels, counting []string) columnType {
+	places := func(levels []string) (places []string) {
+		for _, level := range levels {
+			if level != OtherLevel {
+				level = strconv.Itoa(1 + slices.Index(labels, level)) // 0, which is never sent, of no label
+			}
+			places = append(places, level)
+		}
+		return places
+	}
+	t, _ := enumKind.columnType(places(levels), places(counting)) // all are integers
+	t.category.labels = labels
+	t.category.positions[place(1+len(labels))] = math.NaN() // of NULL
+	return t
+}
+
+// place returns the place of a value among the labels of an enum, or after them, as it is sent.
+func place(i int) string { return string(binary.BigEndian.AppendUint32(nil, uint32(i))) }
+
 // categoryType returns the type of a column that is a category.
 //
 // Errors: ErrUnsupportedType, also if a level is not a value of the type.
 func categoryType(ctx context.Context, conn *pgx.Conn, column string, oid uint32, levels, counting []string) (columnType, error) {
 	kind, ok := categoryKinds[oid]
 	if !ok {
-		if err := conn.QueryRow(ctx, "SELECT typtype = 'e' FROM pg_catalog.pg_type WHERE oid = $1", oid).Scan(&ok); err != nil {
+		var labels []string
+		if err := conn.QueryRow(ctx, `SELECT ARRAY(SELECT e.enumlabel::pg_catalog.text FROM pg_catalog.pg_enum e WHERE e.enumtypid OPERATOR(pg_catalog.=) y.oid ORDER BY e.enumsortorder), y.typtype OPERATOR(pg_catalog.=) 'e'
+			FROM pg_catalog.pg_type y WHERE y.oid OPERATOR(pg_catalog.=) $1`, oid).Scan(&labels, &ok); err != nil {
 			return columnType{}, fmt.Errorf("kind of the type of column %q: %w", column, err)
 		}
-		kind = enumKind
-	}
-	if !ok {
-		return columnType{}, fmt.Errorf("%w: column %q cannot be a category", ErrUnsupportedType, column)
+		if !ok {
+			return columnType{}, fmt.Errorf("%w: column %q cannot be a category", ErrUnsupportedType, column)
+		}
+		return enumType(labels, levels, counting), nil
 	}
 	t, err := kind.columnType(levels, counting)
 	if err != nil {

@@ -24,10 +24,12 @@ func kind(k categoryKind, levels ...string) columnType {
 var (
 	texts = kind(categoryKinds[pgtype.TextOID], "north", "south", "", "süd ")
 	some  = kind(categoryKinds[pgtype.BPCharOID], "n", "so", "*")
+	// colors has a level that is no label, and a label that is no level.
+	colors = enumType([]string{"green", "blue", "red"}, []string{"red", "green", "grey"}, []string{"red", "green", "grey"})
 )
 
 // A value is the level whose bytes it has, whatever type it travels as; any other says
-// nothing, but for "*", which takes all but NULL.
+// nothing, but for "*", which takes all but NULL. Those of an enum are places: of green, blue, red, of NULL, and of others.
 func TestAValueIsItsLevel(t *testing.T) {
 	nan := math.NaN()
 	subset, err := categoryKinds[pgtype.TextOID].columnType([]string{"a", "b", "c", "*"}, []string{"b", "*"})
@@ -43,7 +45,9 @@ func TestAValueIsItsLevel(t *testing.T) {
 		{texts, []byte("North"), nan}, {texts, []byte("north "), nan}, {texts, []byte("su\u0308d "), nan}, {texts, []byte("nort"), nan}, {texts, []byte("northern parts"), nan},
 		{texts, []byte("*"), nan}, {texts, nil, nan}, {texts, []byte("\xff\xfe"), nan}, {texts, []byte(strings.Repeat("x", 1<<20)), nan}, {texts, []byte(strings.Repeat(" ", 1<<20)), nan},
 		{some, []byte("so"), 1}, {some, []byte("so "), 2}, {some, []byte("s o"), 2}, {some, []byte(" n"), 2}, {some, []byte("so" + strings.Repeat(" ", 1<<20)), 2}, {some, []byte{}, 2}, {some, nil, nan},
-		{kind(enumKind, "red", "green"), []byte("green"), 1}, {kind(enumKind, "red", "green"), []byte("blue"), nan},
+		{colors, words(0, 1), 1}, {colors, words(0, 2), nan}, {colors, words(0, 3), 0}, {colors, words(0, 4), nan}, {colors, words(0, 5), nan}, {colors, nil, nan},
+		{enumType([]string{"red", "green"}, []string{"green", "*"}, []string{"*"}), words(0, 1), 0}, {enumType([]string{"red", "green"}, []string{"green", "*"}, []string{"*"}), words(0, 2), nan},
+		{enumType([]string{"red"}, []string{"red", "*"}, []string{"red", "*"}), words(0, 2), nan}, {enumType([]string{"red"}, []string{"red", "*"}, []string{"red", "*"}), words(0, 3), 1},
 		{kind(categoryKinds[pgtype.BoolOID], "true", "false"), []byte{1}, 0}, {kind(categoryKinds[pgtype.BoolOID], "true", "false"), []byte{0}, 1},
 		{kind(categoryKinds[pgtype.Int2OID], "-2", "7"), []byte{0xff, 0xfe}, 0}, {kind(categoryKinds[pgtype.Int2OID], "-2", "7"), []byte{0, 8}, nan},
 		{kind(categoryKinds[pgtype.Int4OID], "-2147483648", "*"), words(0x8000, 0), 0}, {kind(categoryKinds[pgtype.Int4OID], "-2147483648", "*"), words(0, 0), 1},
@@ -160,8 +164,8 @@ func TestRowsOfOtherLevelsHaveNoPlaceInADescription(t *testing.T) {
 
 // FuzzCategories feeds arbitrary bytes to categories of every size, whole and cut in two.
 func FuzzCategories(f *testing.F) {
-	types := []columnType{texts, some, kind(categoryKinds[pgtype.Int2OID], "1", "*"), kind(enumKind, "red", "green")}
-	f.Add(stream(tuple([]byte("north"), []byte("n   "), []byte{0, 1}, []byte("blue"))), 30)
+	types := []columnType{texts, some, kind(categoryKinds[pgtype.Int2OID], "1", "*"), colors}
+	f.Add(stream(tuple([]byte("north"), []byte("n   "), []byte{0, 1}, words(0, 1))), 30)
 	f.Add(stream(tuple([]byte("northern"), []byte("n  x"), nil, nil), tuple(nil, nil, nil, nil)), 33)
 	f.Add(stream(tuple(nil, []byte(strings.Repeat(" ", 300)), []byte{0, 2}, []byte{})), 200)
 	f.Add(append(stream()[:headerSize], binary.BigEndian.AppendUint32([]byte{0, 4}, math.MaxInt32)...), 22)

@@ -139,8 +139,8 @@ var numberExpressions = map[string]string{
 
 // levelExpressions define for each type that can be a category how a value is compared with levels: the
 // expression of the value, the element type of the array of levels, and the SQL of a level in its binary
-// form. Text is compared by its bytes, and the cast of character(n) removes trailing blanks. Casts of an
-// enum could be replaced by its owner, but the system's concat accepts the output of any type.
+// form. Text is compared by its bytes, and the cast of character(n) removes trailing blanks. Enums are not
+// among them: placeAmongLabels compares these.
 var levelExpressions = map[string]struct {
 	value, array string
 	element      func(travels string) string
@@ -148,7 +148,6 @@ var levelExpressions = map[string]struct {
 	"text":              {`% COLLATE pg_catalog."C"`, "text", quote},
 	"character varying": {`% COLLATE pg_catalog."C"`, "text", quote},
 	"character":         {`% COLLATE pg_catalog."C"`, "text", quote},
-	"enum":              {`(CASE WHEN % IS NOT NULL THEN pg_catalog.concat(%) END) COLLATE pg_catalog."C"`, "text", quote},
 	"boolean":           {"%::pg_catalog.bool", "bool", func(travels string) string { return strconv.FormatBool(travels != "\x00") }},
 	"smallint":          {"%::pg_catalog.int2", "int2", integerText},
 	"integer":           {"%::pg_catalog.int4", "int4", integerText},
@@ -158,21 +157,42 @@ var levelExpressions = map[string]struct {
 // expression returns SQL that looks a value up among the levels; a value that is not a level has the index
 // after the last.
 func (c *category) expression(kind, name string) string {
-	as := levelExpressions[kind]
 	var levels, positions []string
+	if c.labels != nil {
+		for i := range c.labels {
+			positions = append(positions, positionText(c.position([]byte(place(1+i)))))
+		}
+		return fmt.Sprintf("('{%s}'::pg_catalog.float8[])[%s]", strings.Join(append(positions, "NULL", positionText(c.other)), ","), c.placeAmongLabels(name))
+	}
+	as := levelExpressions[kind]
 	for _, travels := range slices.Sorted(maps.Keys(c.positions)) {
 		levels, positions = append(levels, as.element(travels)), append(positions, positionText(c.positions[travels]))
 	}
-	positions = append(positions, positionText(c.other))
 	value := name
 	if c.text {
 		value = c.cut(name)
 	}
-	// NULL is looked up like a value: array_position reads the catalogue when it first compares something, and
-	// statistics would tell whether there is any value.
-	positions = slices.Insert(positions, len(positions)-1, "NULL")
-	return fmt.Sprintf("('{%s}'::pg_catalog.float8[])[COALESCE(pg_catalog.array_position(ARRAY[%s]::pg_catalog.%s[], %s), %d)]",
-		strings.Join(positions, ","), strings.Join(append(levels, "NULL"), ", "), as.array, strings.ReplaceAll(as.value, "%", value), len(positions))
+	return fmt.Sprintf("('{%s}'::pg_catalog.float8[])[%s]", strings.Join(append(positions, "NULL", positionText(c.other)), ","),
+		placeIn(fmt.Sprintf("ARRAY[%s]::pg_catalog.%s[]", strings.Join(append(levels, "NULL"), ", "), as.array), len(levels), strings.ReplaceAll(as.value, "%", value)))
+}
+
+// placeAmongLabels returns SQL for the place of a value among the labels of its enum, from 1; NULL and any other value come
+// after them. The type is that of the column without its domains, and has no name here: its schema may be closed to the
+// session. The labels become numbers when the statement is read, before any row is.
+func (c *category) placeAmongLabels(name string) string {
+	var labels []string
+	for _, label := range c.labels {
+		labels = append(labels, quote(label))
+	}
+	labels = append(labels, "CASE WHEN false THEN "+name+" END") // NULL, of the column's type
+	return placeIn("ARRAY["+strings.Join(labels, ", ")+"]", len(c.labels), "COALESCE("+name+", NULL)")
+}
+
+// placeIn returns SQL for the place of a value in an array of some values and a NULL after them, or after both. NULL is looked
+// up like a value: array_position reads the catalogue when it first compares something, and statistics would tell whether
+// there is any value.
+func placeIn(array string, values int, value string) string {
+	return fmt.Sprintf("COALESCE(pg_catalog.array_position(%s, %s), %d)", array, value, values+2)
 }
 
 // positionText formats an index as an element of an SQL array.

@@ -2,9 +2,11 @@ package arrowio_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -115,6 +117,60 @@ func TestReadsOfTheCatalogueTellNoLevel(t *testing.T) {
 		}
 	}
 	t.Log(reads["none"])
+}
+
+// Nor do parallel workers look labels up, which start with nothing in their caches. The session may not use the type's schema.
+func TestWorkersReadNoLabels(t *testing.T) {
+	const scans = `SELECT sum(pg_stat_get_numscans(indexrelid)) + pg_stat_get_numscans('pg_enum'::regclass) FROM pg_index WHERE indrelid = 'pg_enum'::regclass`
+	reads := map[string][2]int64{}
+	for name, values := range map[string]string{"none": "NULL", "two": "CASE WHEN g < 7 THEN 'a' ELSE 'b' END", "three": "CASE g WHEN 7 THEN 'rare' WHEN 8 THEN 'b' ELSE 'a' END"} {
+		ctx, tx := begin(t, `CREATE SCHEMA closed`, `CREATE TYPE closed.label AS ENUM ('a', 'b', 'c', 'rare')`, `CREATE DOMAIN closed.name AS closed.label`, `CREATE TABLE t (y int, e closed.label, d closed.name)`,
+			`INSERT INTO t SELECT g, `+values+`::closed.label, `+values+`::closed.label FROM generate_series(1, 20000) g`)
+		for _, setting := range []string{"parallel_setup_cost", "parallel_tuple_cost", "min_parallel_table_scan_size", "parallel_leader_participation"} {
+			if _, err := tx.Exec(ctx, "SELECT set_config($1, '0', true)", setting); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := tx.Exec(ctx, `CREATE ROLE reader_of_`+name+`; GRANT SELECT ON t TO reader_of_`+name+`; SET LOCAL ROLE reader_of_`+name); err != nil {
+			t.Fatal(err)
+		}
+		req := arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: []string{"y", "e", "d"}, Levels: map[string][]string{"e": {"a", "b", "rare"}, "d": {"b", "*"}}, Rows: 20000}
+		from, columns, err := arrowio.Expressions(ctx, tx.Conn(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := "SELECT count(" + strings.Join(columns, "), count(") + ") FROM " + from
+		var plan []string
+		if rows, err := tx.Query(ctx, "EXPLAIN "+sums); err != nil {
+			t.Fatal(err)
+		} else if plan, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || !strings.Contains(strings.Join(plan, "\n"), "Parallel") {
+			t.Fatal(err, plan)
+		}
+		worked := func(read func() error) int64 { // what processes that have ended did
+			var before, after int64
+			if err := errors.Join(tx.QueryRow(ctx, scans).Scan(&before), read()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(1100 * time.Millisecond)
+			if _, err := tx.Exec(ctx, `SELECT pg_stat_clear_snapshot()`); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.QueryRow(ctx, scans).Scan(&after); err != nil {
+				t.Fatal(err)
+			}
+			return after - before
+		}
+		reads[name] = [2]int64{
+			worked(func() error { _, err := tx.Exec(ctx, sums); return err }),
+			worked(func() error { _, err := arrowio.Pull(ctx, tx.Conn(), req, mech.NewSource()); return err }),
+		}
+	}
+	t.Log(reads)
+	for name, n := range reads {
+		if n != reads["none"] {
+			t.Errorf("%s: %d scans, none: %d", name, n, reads["none"])
+		}
+	}
 }
 
 // A request may restrict more columns than a function has arguments.
