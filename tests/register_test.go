@@ -290,7 +290,8 @@ func TestWhatExpressionsMeanIsHeld(t *testing.T) {
 		CREATE VIEW labelled AS SELECT amount, age FROM visits WHERE concat('d:', d) <> 'd:cancelled';
 		CREATE VIEW whole AS SELECT amount, age FROM visits v WHERE to_jsonb(v) ->> 'keep' = 'true';
 		CREATE VIEW found AS SELECT amount, age FROM visits WHERE NOT to_tsvector('searched', note) @@ 'run';
-		CREATE VIEW today AS SELECT amount, age FROM visits WHERE at::date = '2026-06-01'`)
+		CREATE VIEW today AS SELECT amount, age FROM visits WHERE at::date = '2026-06-01';
+		CREATE VIEW joined AS SELECT v.amount, s.age FROM visits v JOIN visits s USING (amount)`)
 	reads := func(name string) bool {
 		_, err := w.super.Exec(context.Background(), `SELECT dp_int.recheck_dataset(id) FROM dp_int.dataset WHERE name = $1`, name)
 		if err != nil && !strings.Contains(err.Error(), "stated to be total with has changed") {
@@ -298,7 +299,7 @@ func TestWhatExpressionsMeanIsHeld(t *testing.T) {
 		}
 		return err == nil
 	}
-	views := []string{"labelled", "whole", "found", "today", "policed", "domained", "placed", "worded"}
+	views := []string{"labelled", "whole", "found", "today", "policed", "domained", "placed", "worded", "joined"}
 	for _, name := range views {
 		w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON %s TO dp_sidecar`, name))
 		w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'amount', '{age}', 1, options => '{"total": true}')`, name)
@@ -316,6 +317,8 @@ func TestWhatExpressionsMeanIsHeld(t *testing.T) {
 		{`ALTER DATABASE dpsidecar SET timezone = 'Asia/Tokyo'`, `ALTER DATABASE dpsidecar RESET timezone`, views},
 		{`ALTER ROLE dp_sidecar SET default_text_search_config = 'simple'`, `ALTER ROLE dp_sidecar RESET default_text_search_config`, views},
 		{`ALTER DATABASE dpsidecar SET work_mem = '8MB'`, `ALTER DATABASE dpsidecar RESET work_mem`, nil},
+		{`ALTER DATABASE dpsidecar SET search_path = app`, `ALTER DATABASE dpsidecar RESET search_path`, nil}, // the role has one
+		{`ALTER ROLE dp_sidecar SET pgaudit.log = 'none'`, `ALTER ROLE dp_sidecar RESET pgaudit.log`, nil},
 	} {
 		w.exec(w.super, c.does)
 		for _, name := range views {
@@ -500,7 +503,8 @@ func TestForeignPartitionsStandForWhatWasStated(t *testing.T) {
 		CREATE FOREIGN DATA WRAPPER {server}; CREATE SERVER {server} FOREIGN DATA WRAPPER {server}; CREATE SERVER {server}_2 FOREIGN DATA WRAPPER {server};
 		CREATE FOREIGN TABLE {}_far PARTITION OF {}_parts FOR VALUES FROM (80) TO (90) SERVER {server} OPTIONS (table_name 'claims');
 		CREATE FOREIGN TABLE {}_file PARTITION OF {}_parts FOR VALUES FROM (90) TO (100) SERVER {server} OPTIONS (filename 'claims');
-		CREATE VIEW {} AS SELECT amount + 1 AS amount, age FROM {}_parts; GRANT SELECT ON {} TO dp_sidecar`)
+		CREATE FOREIGN TABLE {}_named (amount float8, age float8) SERVER {server} OPTIONS (table_name 'old_claims');
+		CREATE VIEW {} AS SELECT amount + 1 AS amount, age FROM {}_parts UNION ALL SELECT amount, age FROM {}_named; GRANT SELECT ON {} TO dp_sidecar`)
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100, options => '{"total": true, "new_population": "a test", "rows_stay": "a test"}')`, name, "public."+name)
 	for _, c := range []struct{ does, undone, says string }{
 		{`ALTER FOREIGN TABLE {}_far OPTIONS (SET table_name 'patients')`, `ALTER FOREIGN TABLE {}_far OPTIONS (SET table_name 'claims')`, "stands for another one"},
@@ -510,6 +514,7 @@ func TestForeignPartitionsStandForWhatWasStated(t *testing.T) {
 		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (table_name 'claims')`, `DROP FOREIGN TABLE {}_more`, "show the same rows"},
 		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (schema_name 'public', table_name 'claims')`, `DROP FOREIGN TABLE {}_more`, "show the same rows"},
 		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (filename 'claims')`, `DROP FOREIGN TABLE {}_more`, "show the same rows"},
+		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (table_name 'old_claims', schema_name 'public')`, `DROP FOREIGN TABLE {}_more`, "show the same rows"},
 		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (table_name 'claims_of_1999')`, `DROP FOREIGN TABLE {}_more`, ""},
 		{`ALTER TABLE {}_parts DETACH PARTITION {}_far`, `ALTER TABLE {}_parts ATTACH PARTITION {}_far FOR VALUES FROM (80) TO (90)`, ""},
 	} {

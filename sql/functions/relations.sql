@@ -359,7 +359,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Raises unless the foreign parts of a relation that was stated to be total are those of then, unchanged, or others from
--- the same servers, each of another table there: whose rows they are was stated, and that each person has one.
+-- the same servers, each of another table there, which no foreign table that is named stands for either: whose rows they
+-- are was stated, and that each person has one.
 CREATE OR REPLACE FUNCTION dp_int.refuse_other_parts(p_relid oid, p_parts jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -379,11 +380,12 @@ BEGIN
     RAISE EXCEPTION 'the foreign table % came later, from a server of which nothing was stated', found;
   END IF;
   SELECT string_agg(t.part::regclass::text, ' and ' ORDER BY t.part) INTO found
-    FROM (SELECT p.key::oid, p_parts ? p.key, jsonb_build_array(f.ftserver,
-                   CASE WHEN n.schema_name IS NULL AND n.table_name IS NULL AND p.value -> 2 <> 'null' AND h.prosrc IS DISTINCT FROM 'postgres_fdw_handler' THEN p.value -> 2
+    FROM (SELECT f.ftrelid, NOT parts ? f.ftrelid::text OR p_parts ? f.ftrelid::text, jsonb_build_array(f.ftserver,
+                   CASE WHEN n.schema_name IS NULL AND n.table_name IS NULL AND dp_int.stands_for(f) -> 2 <> 'null' AND h.prosrc IS DISTINCT FROM 'postgres_fdw_handler' THEN dp_int.stands_for(f) -> 2
                         ELSE jsonb_build_array(coalesce(n.schema_name, s.nspname::text), coalesce(n.table_name, c.relname::text)) END)
-            FROM jsonb_each(parts) AS p
-            JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = p.key::oid
+            FROM (SELECT p.key::oid FROM jsonb_each(parts) AS p
+                  UNION SELECT v.id FROM dp_int.involved(p_relid) AS v WHERE v.class = 'pg_catalog.pg_class'::regclass) AS x(relid)
+            JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = x.relid
             JOIN pg_catalog.pg_class c ON c.oid = f.ftrelid
             JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
             JOIN pg_catalog.pg_foreign_server e ON e.oid = f.ftserver
@@ -402,11 +404,12 @@ END $$;
 -- the owners to whom they apply, the options of foreign tables, labels, the names of columns where a row is used
 -- as a whole, configurations of text search, and settings of the database. Views and functions with BEGIN ATOMIC enter
 -- as parse trees without positions, other functions as their text, so that putting an earlier definition back
--- with CREATE OR REPLACE restores the hash. Trees refer to tables by OID and to columns by number, so that
+-- with CREATE OR REPLACE restores the hash; not that of a view with a join if one of its tables has other columns by
+-- then, all of which its tree lists. Trees refer to tables by OID and to columns by number, so that
 -- renaming these does not change it otherwise. A change of what the hash covers needs a
--- migration like 040, or data sets registered before it are refused.
+-- migration like 048, or data sets registered before it are refused.
 CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   RETURN (
     WITH RECURSIVE involved AS MATERIALIZED (SELECT * FROM dp_int.involved(p_relid)),
@@ -415,12 +418,12 @@ BEGIN
     trees AS MATERIALIZED (
       SELECT c.oid, c.reloptions, dp_int.without_places(w.ev_action::text) AS tree FROM relations c JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'),
     hidden AS MATERIALIZED (SELECT c.oid, c.relforcerowsecurity FROM relations c WHERE c.relrowsecurity AND dp_int.policies_apply(c.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid)))),
-    used(type) AS (  -- types of columns and of whole rows, which no dependency names, with the types that they are made of
+    used(type) AS (  -- types of columns and of whole rows, which no dependency names, with the types that they are made of; a join lists all columns, used or not
       SELECT m[1]::oid
         FROM (SELECT t.tree FROM trees t
               UNION ALL SELECT f.prosqlbody::text FROM functions f
               UNION ALL SELECT p.polqual::text FROM hidden h JOIN pg_catalog.pg_policy p ON p.polrelid = h.oid AND p.polcmd IN ('r', '*')) AS x(tree),
-             LATERAL regexp_matches(x.tree, E'(?<!\\\\):vartype ([0-9]+)', 'g') AS m
+             LATERAL regexp_matches(regexp_replace(x.tree, E'(?<!\\\\):joinaliasvars \\(.*?\\) :joinleftcols', '', 'g'), E'(?<!\\\\):vartype ([0-9]+)', 'g') AS m
        WHERE m[1]::oid >= 16384
       UNION
       SELECT y.part FROM used, LATERAL dp_int.parts_of_type(used.type) AS y(part) WHERE y.part >= 16384),
@@ -458,11 +461,14 @@ BEGIN
         FROM (SELECT DISTINCT f.id FROM involved v, LATERAL dp_int.references_of(v.class, v.id) AS f WHERE f.class = 'pg_catalog.pg_ts_dict'::regclass) AS x
         JOIN pg_catalog.pg_ts_dict d ON d.oid = x.id
       UNION ALL  -- what ALTER DATABASE and ALTER ROLE make expressions of time, text and names mean
-      SELECT jsonb_build_array('setting', s.setdatabase, s.setrole <> 0, o.setting)
-        FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS o(setting)
-       WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))
-         AND s.setrole IN (0, (SELECT u.oid FROM pg_catalog.pg_roles u WHERE u.rolname = 'dp_sidecar'))
-         AND (o.setting ~ '^[^=]*[.]' AND o.setting !~ '^(pg_stat_statements|auto_explain|citus)[.]' OR lower(split_part(o.setting, '=', 1)) IN ('timezone', 'timezone_abbreviations', 'intervalstyle', 'default_text_search_config', 'search_path', 'bytea_output', 'xmloption', 'xmlbinary', 'transform_null_equals', 'array_nulls', 'quote_all_identifiers', 'gin_fuzzy_search_limit', 'lc_time', 'lc_monetary', 'lc_numeric'))
+      SELECT jsonb_build_array('setting', g.setting)
+        FROM (SELECT DISTINCT ON (n.name) n.name, o.setting
+                FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS o(setting), LATERAL lower(split_part(o.setting, '=', 1)) AS n(name)
+               WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))
+                 AND s.setrole IN (0, (SELECT u.oid FROM pg_catalog.pg_roles u WHERE u.rolname = 'dp_sidecar'))
+               ORDER BY n.name, s.setrole = 0, s.setdatabase = 0) AS g  -- a role's setting goes before a database's
+       WHERE g.name LIKE '%.%' AND g.name !~ '^(pg_stat_statements|pg_stat_monitor|pg_stat_kcache|pgaudit|auto_explain|citus)[.]'
+          OR g.name IN ('timezone', 'timezone_abbreviations', 'intervalstyle', 'default_text_search_config', 'search_path', 'bytea_output', 'xmloption', 'xmlbinary', 'transform_null_equals', 'array_nulls', 'quote_all_identifiers', 'gin_fuzzy_search_limit', 'lc_time', 'lc_monetary', 'lc_numeric')
       UNION ALL
       SELECT jsonb_build_array('policy', h.oid, h.relforcerowsecurity, p.polpermissive, (SELECT array_agg(r ORDER BY r) FROM unnest(p.polroles) AS r), dp_int.without_places(p.polqual::text))
         FROM hidden h LEFT JOIN pg_catalog.pg_policy p ON p.polrelid = h.oid AND p.polcmd IN ('r', '*')

@@ -1,0 +1,1 @@
+-- The digests stay, as 040 says.
