@@ -6,6 +6,7 @@ import (
 	"dpsidecar/internal/dpsco/linalg"
 	"dpsidecar/internal/dpsco/magnitude"
 	"dpsidecar/internal/dpsco/numeric"
+	"dpsidecar/internal/dpsco/table"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -43,10 +44,9 @@ func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 		intercept, _ := f.interceptOfReleases().covariance()
 		total.SetSym(0, 0, total.At(0, 0)+intercept.At(0, 0)*square(interceptKeep*f.interceptScale))
 	}
-	responding := mat.NewSymDense(f.shape.D, nil)
-	responding.ScaleSym(f.response(g), keeps)
+	responses := f.responses(g)
 	for _, sign := range []float64{-1, 1} {
-		pilot := linalg.Sandwich(f.leftOfPilot(responding, interceptKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
+		pilot := linalg.Sandwich(f.leftOfPilot(keeps, responses, interceptKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
 		pilot.ScaleSym(0.5, pilot)
 		total.AddSym(total, pilot)
 	}
@@ -101,22 +101,27 @@ func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation flo
 	f.pilotNoise = linalg.Sandwich(&inverse, noise)
 }
 
-// leftOfPilot returns the matrix L = P (1 - K Q'HQ) that maps errors of the pilot fit, in the last
+// leftOfPilot returns the matrix L = P - R P K Q'HQ that maps errors of the pilot fit, in the last
 // coordinates, to the coefficients after the correction and the intercept's step. K, keeps, is the kept fraction of the
-// correction times its response (see response). With an intercept row 0 is that of the intercept's step: interceptKeep is
-// its kept fraction, and it responds to errors by the mean row. larger is added to all eigenvalues of H, to
-// simulate other releases: eigenvalues below the floor differ between them.
-func (f *jointFit) leftOfPilot(keeps *mat.SymDense, interceptKeep, larger float64) *mat.Dense {
-	d := f.shape.D
-	h, part, left := f.whitened(larger), mat.DenseCopyOf(keeps), linalg.Identity(d)
+// correction and R the diagonal of the coefficients' responses. With an intercept the constant's coordinate is that of the
+// intercept's step: interceptKeep is its kept fraction, and it responds to errors by the mean row. larger is added to all
+// eigenvalues of H, to simulate other releases: eigenvalues below the floor differ between them.
+func (f *jointFit) leftOfPilot(keeps *mat.SymDense, responses []float64, interceptKeep, larger float64) *mat.Dense {
+	h, part := f.whitened(larger), mat.DenseCopyOf(keeps)
+	var slopes, constant mat.Dense
 	if f.shape.Intercept {
-		part.SetRow(0, make([]float64, d))
-		part.Set(0, 0, interceptKeep/max(h.At(0, 0), minConstant))
+		part.SetRow(0, make([]float64, f.shape.D))
 	}
-	var corrected mat.Dense
-	corrected.Mul(part, h)
-	left.Sub(left, &corrected)
-	left.Mul(f.p, left)
+	slopes.Mul(part, h)
+	slopes.Mul(f.p, &slopes)
+	left := mat.DenseCopyOf(f.p)
+	for j, r := range responses {
+		floats.AddScaled(left.RawRowView(j), -r, slopes.RawRowView(j))
+	}
+	if f.shape.Intercept {
+		constant.Outer(-interceptKeep/max(h.At(0, 0), minConstant), f.p.ColView(0), mat.DenseCopyOf(h).RowView(0))
+		left.Add(left, &constant)
+	}
 	return left
 }
 
@@ -136,24 +141,52 @@ func (f *jointFit) whitened(larger float64) *mat.SymDense {
 	return h
 }
 
-// response returns the derivative of the step S / u + g D with respect to an error of the pilot fit, as a
-// fraction of the second moments. It is below 1 because the contributions of clipped rows do not change with
-// their residuals. It assumes that residuals are independent of rows. g is the kept fraction of D. The result
-// is 1 if the histogram of lengths or that of residuals has no visible bin.
-func (f *jointFit) response(g float64) float64 {
+// carriesDirection is the second moment, of the 1 of each direction, that rows as long as those of a flag must be seen to
+// have for that feature's effect to count as theirs.
+const carriesDirection = 0.4
+
+// responses returns the response for each coefficient: that of all rows or, where rows with the whole scale of its feature
+// would be long, and rows of that length hold about as much as a direction does, that of these. They are the rows of a rare
+// flag, most of whose contributions are clipped. g is the kept fraction of D. All are 1 if the histogram of lengths or that
+// of residuals has no visible bin.
+func (f *jointFit) responses(g float64) []float64 {
 	if !f.lengths.Seen() || !f.residuals.Seen() {
-		return 1
+		return table.Repeat(1, f.shape.D)
 	}
-	residuals, inner, outer, all := f.residuals.WithSpreadBins(), 0.0, 0.0, 0.0
-	rescale := math.Sqrt(linalg.MeanSquareLength(f.q, f.h, f.hDeviation) / f.beyond(0) * max(f.slopes, 1) / f.d)
+	all, _ := f.response(g, 0, math.Sqrt(linalg.MeanSquareLength(f.q, f.h, f.hDeviation)/f.beyond(0)*max(f.slopes, 1)/f.d))
+	responses := table.Repeat(all, f.shape.D)
+	var inverse, before mat.Dense
+	_ = inverse.Inverse(f.q) // an error only reports bad conditioning
+	before.Mul(f.p, &inverse)
+	for j := f.first(); j < f.shape.D; j++ {
+		length := floats.Norm(before.RawRowView(j), 2)
+		if own, moment := f.response(g, length/math.Sqrt2, floats.Norm(f.p.RawRowView(j)[f.first():], 2)/length); moment > carriesDirection {
+			responses[j] = min(all, own)
+		}
+	}
+	return responses
+}
+
+// response returns the derivative of the step S / u + g D with respect to an error of the pilot fit, as a
+// fraction of the second moments, of rows that the histogram of lengths shows beyond least, and the second moment that these
+// hold there; in the step they are stretch times as long. It is below 1 because the contributions of clipped rows do not
+// change with their residuals. It assumes that residuals are independent of rows.
+func (f *jointFit) response(g, least, stretch float64) (response, held float64) {
+	residuals, inner, outer := f.residuals.WithSpreadBins(), 0.0, 0.0
 	for length, share := range f.lengths.Visible() {
+		if length < least {
+			continue
+		}
 		kept := square(min(1, f.bound/length))
-		moment, product := share*kept*square(length), (kept+(1-kept)*f.restored)*length*rescale
-		all += moment
+		moment, product := share*kept*square(length), (kept+(1-kept)*f.restored)*length*stretch
+		held += moment
 		inner += moment * residuals.Below(f.stepCuts.inner/product)
 		outer += moment * residuals.Below(f.stepCuts.outer/product)
 	}
-	return min(1, ((1/f.stepCuts.uncut-g*(1/f.stepCuts.uncut-1))*inner+g*(outer-inner))/all)
+	if held == 0 {
+		return 1, 0
+	}
+	return min(1, ((1/f.stepCuts.uncut-g*(1/f.stepCuts.uncut-1))*inner+g*(outer-inner))/held), held
 }
 
 // keptMean is a released mean S / u + g D (joint_moments.md), with the data from which its covariance over
