@@ -299,7 +299,7 @@ BEGIN
       USING HINT = format('The radius was %s. Ask with more eps or fewer features.', radius);
   ELSIF r.cut THEN
     RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit'
-      USING HINT = format('The radius was %s: for instance options => %L, which is another request. %s', radius, jsonb_build_object('radius', least(1e9, 10 * radius)), dp_int.who_gives_scales());
+      USING HINT = format('The radius was %s: for instance options => %L, which is another request. %s', radius, jsonb_build_object('radius', trim_scale(least(1e9, 10 * radius::numeric))), dp_int.who_gives_scales());
   END IF;
 END $$;
 

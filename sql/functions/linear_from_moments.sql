@@ -278,7 +278,7 @@ BEGIN
   lost := dp_int.lost_weight(m.releases);
   PERFORM dp_int.tell_shortened(lost.told, lost.told_noise, sums[1], lost.former);
   IF NOT lost.former THEN
-    PERFORM dp_int.tell_weight(d, lost.rows, sums[1] + lost.told, sqrt(m.variance));
+    PERFORM dp_int.tell_weight(d, lost.rows, sums[1] + greatest(lost.told, 0), sqrt(m.variance + lost.told_noise ^ 2));
   END IF;
   PERFORM dp_int.tell_early(m.releases);
   RETURN QUERY
@@ -347,11 +347,11 @@ BEGIN
 END $$;
 
 -- Tells where missing values have reduced the total weight of rows, with what they lose by being shortened, by more than a
--- twentieth, beyond two standard deviations of the noise. Empty records that pad a registered number of rows have weight 0.
+-- twentieth, beyond three standard deviations of the noise. Empty records that pad a registered number of rows have weight 0.
 CREATE OR REPLACE FUNCTION dp_int.tell_weight(d dp_int.dataset, p_rows float8, p_weight float8, p_noise float8) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  IF p_weight + 2 * p_noise < 0.95 * p_rows THEN
+  IF p_weight + 3 * p_noise < 0.95 * p_rows THEN
     RAISE NOTICE 'dpsidecar: about % %% of % do not count: %a value is missing',
         round((100 * least(1 - p_weight / p_rows, 1))::numeric), CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END,
         CASE WHEN coalesce(d.persons, d.block_rows) IS NOT NULL THEN 'there are fewer than the ' || p_rows || ' that are registered, or ' ELSE '' END
