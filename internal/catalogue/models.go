@@ -88,10 +88,11 @@ var groupOptions = []Option{
 	text("pool", PoolShrink, "by: whether fits of groups are moved toward their mean as far as noise explains that they differ", PoolShrink, PoolNone),
 }
 
-// Radii of the ball of coefficients, in scaled units, for methods that whiten: LogRadius if the model is
-// for log-odds or logarithms of means, otherwise WhitenedRadius.
+// Radii of the ball of coefficients, in scaled units, for methods that whiten: LabelRadius for log-odds, CountRadius for
+// logarithms of means, otherwise WhitenedRadius.
 const (
-	LogRadius      = 30.
+	LabelRadius    = 300.
+	CountRadius    = 30.
 	WhitenedRadius = 100.
 )
 
@@ -99,7 +100,7 @@ const (
 func logisticOptions() []Option {
 	options := gradientOptions(false)
 	i := slices.IndexFunc(options, func(o Option) bool { return o.Name == "radius" })
-	options[i] = options[i].from("the method: 30 for `auto` where rows and budget suffice to whiten, and `newton`, else 10")
+	options[i] = options[i].from("the method: 300 for `auto` where rows and budget suffice to whiten, and `newton`, else 10")
 	return options
 }
 
@@ -113,7 +114,7 @@ func poissonOptions() []Option {
 	for _, o := range commonOptions {
 		switch o.Name {
 		case "radius":
-			o.Default, o.DefaultText = LogRadius, ""
+			o.Default, o.DefaultText = CountRadius, ""
 		case "residual_scale":
 			o.Default, o.DefaultText = 1., ""
 			o.Description = "dp_explain: root of a typical mean count, in units of the target's scale, from public knowledge"

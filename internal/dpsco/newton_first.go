@@ -116,6 +116,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitude.Histogram) {
 	}
 	features := inFeatures(f.p, s.moments)
 	f.most, f.seen = s.readMoments(f.p, features)
+	f.mostDeviation = s.noiseFloor / math.Sqrt(f.d)
 	if s.longer == 1 && s.intercept {
 		for _, c := range f.Levels { // what readMoments does for features, for first levels
 			if firstLevel(features, c) < rareMoment*s.noiseFloor {

@@ -42,11 +42,12 @@ type newtonFit struct {
 	common  float64    // least weight by which rows are bounded (boundByWeights, newtonRows.weigh); 1 without weights
 	own     float64    // mean weight of usable rows over common
 
-	whitened     *mat.Dense           // whitens the rows, by the moments of the first pass
-	most, seen   *mat.SymDense        // those moments: with hidden directions as large as noise allows, and without them
-	firstLengths *magnitude.Histogram // histogram of row lengths in the first pass
-	rare         []float64            // lengths that rows of rare features may have in the coordinates of the first step
-	firstScore   float64              // factor from those lengths to scores of size 1 in the first step
+	whitened      *mat.Dense           // whitens the rows, by the moments of the first pass
+	most, seen    *mat.SymDense        // those moments: with hidden directions as large as noise allows, and without them
+	mostDeviation float64              // standard deviation of the noise on their diagonal
+	firstLengths  *magnitude.Histogram // histogram of row lengths in the first pass
+	rare          []float64            // lengths that rows of rare features may have in the coordinates of the first step
+	firstScore    float64              // factor from those lengths to scores of size 1 in the first step
 
 	scores         *magnitude.Histogram // histogram of tail times length; after the first pass, of row lengths; nil: not visible
 	lengths        *magnitude.Histogram // of row length times root of curvature; after the first pass, of row lengths

@@ -105,13 +105,29 @@ func (f *newtonFit) plus(move []float64, longest float64) []float64 {
 // partOf is the fraction of a move that longest allows.
 func (f *newtonFit) partOf(move []float64, longest float64) float64 {
 	size := floats.Norm(linalg.SolveTriangular(f.a, move), 2) / math.Sqrt(f.mean)
-	return min(1, longest/size, farthestMove*longest/floats.Norm(move, math.Inf(1)))
+	return min(1, longest/size, farthestMove*longest/f.moveWithFeature(move))
 }
 
-// farthestMove is the largest change of one coefficient, in a scale unit of its feature, as a multiple of
-// longest: a move along a rare feature changes few predictions, so that their root mean square bounds it
-// little.
+// farthestMove is the largest change of the predictions of rows with some feature, one scale unit of it, as a multiple of
+// longest: a move along a rare feature changes few predictions, so that their root mean square bounds it little.
 const farthestMove = 4
+
+// moveWithFeature returns how far a move changes the predictions of rows with a feature, a scale unit of it, the most over
+// features: by its coefficient or, where less, by the regression of all of the change on the feature, by the moments of the
+// first pass with a deviation of their noise. Coefficients of features that go together, such as an age and its square, move
+// far against each other where predictions hardly change. Groups may differ in that from all rows.
+func (f *newtonFit) moveWithFeature(move []float64) float64 {
+	if f.grouped {
+		return floats.Norm(move, math.Inf(1))
+	}
+	noise, most := f.mostDeviation*floats.Norm(move, 2), 0.0
+	var along mat.VecDense
+	along.MulVec(f.most, mat.NewVecDense(len(move), move))
+	for j, v := range move {
+		most = max(most, min(math.Abs(v), (math.Abs(along.AtVec(j))+noise)/f.most.At(j, j)))
+	}
+	return most
+}
 
 // finish makes the last step and returns the result.
 func (f *newtonFit) finish() release.Result {

@@ -86,7 +86,7 @@ func TestTheUsualRadius(t *testing.T) {
 		rows   int
 		radius float64
 	}{
-		{Regression{Loss: loss.Logistic{}, Labels: true}, 50_000, 30},
+		{Regression{Loss: loss.Logistic{}, Labels: true}, 50_000, 300},
 		{Regression{Loss: loss.Logistic{}, Labels: true}, 500, 10},
 		{Regression{Loss: loss.Logistic{}, Labels: true, Method: "gd"}, 50_000, 10},
 		{Regression{Loss: loss.Logistic{}, Labels: true, Radius: 7}, 50_000, 7},
