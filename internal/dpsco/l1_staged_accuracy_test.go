@@ -278,3 +278,35 @@ func TestSkewedFeaturesHaveTheirSlope(t *testing.T) {
 		}
 	}
 }
+
+// Of a target that few rows have, far out by their features, the fit gets nearer as the budget grows: lengthened for a ridge
+// that hardly holds it back it went past the median, with an excess of 4.4, 4.6 and 3.2 %. Seeds are fixed.
+func TestFitsAreNotLengthenedPastTheMedian(t *testing.T) {
+	const n = 20_000
+	r := rand.New(rand.NewPCG(3, 3))
+	x := table.Data{Shape: table.Shape{N: n, D: 7, Intercept: true}, X: make([][]float64, 6), Y: make([]float64, n)}
+	for j := range x.X {
+		x.X[j] = make([]float64, n)
+	}
+	for i := range n {
+		sum := 0.0
+		for j := range x.X {
+			v := r.NormFloat64()
+			x.X[j][i] = (v + 4) / 8
+			sum += v
+		}
+		if sum > 1.75*math.Sqrt(6) {
+			x.Y[i] = 1
+		}
+	}
+	least := risk(leastDeviations(x), x)
+	var excesses []float64
+	for _, epsilon := range []float64{1, 3, 10} {
+		e, _ := excess(t, L1{}, x, least, epsilon, 12, 1, 1, mechtest.Source(t, 1))
+		excesses = append(excesses, e)
+	}
+	t.Logf("excess at eps 1, 3 and 10: %.2f", excesses)
+	if excesses[1] > 3.8 || excesses[2] > 2.5 {
+		t.Errorf("%.2f: expected at most 3.8 and 2.5", excesses)
+	}
+}

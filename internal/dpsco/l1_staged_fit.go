@@ -366,7 +366,7 @@ func (f staged) step(ctx context.Context, u []float64, x table.Data, p objpert.P
 	if err != nil {
 		return err
 	}
-	longer := 1 + math.Min(maxLengthening, heldBack(p, f.usable*float64(x.N), quantile))
+	longer := 1 + min(maxLengthening, heldBack(p, f.usable*float64(x.N), quantile), farthestLengthening(p)/floats.Norm(v, 2))
 	for j := range v {
 		u[j] += longer * v[j]
 		floats.AddScaled(x.Y, -longer*v[j], x.X[j])
@@ -376,6 +376,17 @@ func (f staged) step(ctx context.Context, u []float64, x table.Data, p objpert.P
 
 // maxLengthening is the largest relative lengthening of a fit.
 const maxLengthening = .5
+
+// farthestLengthening is the length that a fit of medians may be lengthened by: one that moves the residual of no row as
+// long as Short by more than six smoothings. Where far rows make most of the curvature along a long move, as codes for
+// missing values do, the ridge hardly shortens it, and lengthened by heldBack it goes too far whatever the budget. Other
+// quantiles far out have less curvature than heldBack supposes.
+func farthestLengthening(p objpert.Params) float64 {
+	if p.Tilt != 0 {
+		return math.Inf(1)
+	}
+	return 6 * p.Smoothing / p.Short
+}
 
 // heldBack is the approximate relative shortening of a fit by its ridge, if the share quantile of the rows
 // has residuals within the smoothing.

@@ -133,7 +133,7 @@ func (f *newtonFit) moveWithFeature(move []float64) float64 {
 func (f *newtonFit) finish() release.Result {
 	f.whiten()
 	full := f.full()
-	f.arrives = f.partOf(full, f.lastReach()) == 1
+	f.arrives = f.partOf(full, f.lastReach()) == 1 && floats.Norm(full, math.Inf(1)) <= farthestMove*f.lastReach()
 	last := f.plus(full, f.lastReach())
 	f.falls = f.seesLevel() && f.along(last) < -nearLevel
 	f.centre, f.stretched = f.stretch(f.toLastLevel(last))

@@ -35,10 +35,10 @@ func hide(r *release.Result, a *mat.Dense, intercept bool, directions int, uncer
 		return uncertain()
 	}
 	r.Hidden, r.Intercept, r.WhyNull = hiddenFeatures(a, intercept, directions), intercept, hiddenDirection
-	if r.Hidden == nil {
+	if r.Hidden == nil || uncertain() != "" {
 		return hiddenDirection
 	}
-	return uncertain()
+	return ""
 }
 
 // cutFraction is the fraction of a radius from which on coefficients count as cut by it: a mean of projected

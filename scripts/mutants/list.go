@@ -485,6 +485,8 @@ var mutants = []mutant{
 		"min(math.Abs(v), (math.Abs(along.AtVec(j))+noise)/f.most.At(j, j))", "math.Abs(v)", []tests{{"./internal/dpsco", "TestFeaturesThatGoTogetherAreFitted"}}},
 	{"joint: rows of a rare flag follow as others do", "internal/dpsco/joint_noise.go",
 		"moment > carriesDirection", "moment > 100", []tests{{"./internal/dpsco", "TestRareFlagsTellTheirNoise"}}},
+	{"l1: fits of medians are lengthened by all that typical rows would say", "internal/dpsco/l1_staged_fit.go",
+		"return 6 * p.Smoothing / p.Short", "return math.Inf(1)", []tests{{"./internal/dpsco", "TestFitsAreNotLengthenedPastTheMedian"}}},
 	{"newton: labels make no fourth step", "internal/dpsco/newton_curve.go",
 		"if c.informed {", "if false {", []tests{{"./internal/dpsco", "TestLabelsThatAHeavyTailTells"}}},
 	{"joint moments: bounds follow lengths before whitening alone", "internal/dpsco/joint_fit.go",
