@@ -482,7 +482,7 @@ var mutants = []mutant{
 	{"standardised: a target far beyond its scale is shifted by a row", "internal/dpsco/standardise.go",
 		"*centre, far = (low+high)/2, true", "*centre, far = x.Y[0], true", []tests{{"./internal/dpsco", "TestFitsOfFarTargetsReplay"}}},
 	{"newton: coefficients that go together move no farther than others", "internal/dpsco/newton_move.go",
-		"min(math.Abs(v), (math.Abs(along.AtVec(j))+noise)/f.most.At(j, j))", "math.Abs(v)", []tests{{"./internal/dpsco", "TestFeaturesThatGoTogetherAreFitted"}}},
+		"(math.Abs(along.AtVec(j))+noise)/f.most.At(j, j)", "(math.Abs(along.AtVec(j))+noise)/f.most.At(j, j)*1e9", []tests{{"./internal/dpsco", "TestFeaturesThatGoTogetherAreFitted"}}},
 	{"joint: rows of a rare flag follow as others do", "internal/dpsco/joint_noise.go",
 		"moment > carriesDirection", "moment > 100", []tests{{"./internal/dpsco", "TestRareFlagsTellTheirNoise"}}},
 	{"l1: fits of medians are lengthened by all that typical rows would say", "internal/dpsco/l1_staged_fit.go",
