@@ -235,6 +235,42 @@ func TestFeaturesThatGoTogetherAreFitted(t *testing.T) {
 	}
 }
 
+// Where a flag is on in all but a few rows, noise moves its coefficient and the constant far against each other. Predictions of
+// the other rows hardly change, and those of the few by far too much: a step is shortened unless its coefficients move by more
+// than noise. Without that the ninth decile of the excess was 4.7 %, now 1.3, and, of counts, 1,500 %, now 150. Seeds are fixed.
+func TestNoiseDoesNotMoveFewRowsFar(t *testing.T) {
+	for _, c := range []struct {
+		a              Regression
+		share, eps     float64
+		percentOfNinth float64
+	}{{Regression{Loss: loss.Logistic{}, Labels: true}, 0.01, 1, 2}, {Regression{Loss: loss.Poisson{}}, 0.005, 1.5, 300}} {
+		r := rand.New(rand.NewPCG(4, 4))
+		x := table.Data{Shape: table.Shape{N: 20_000, D: 3, Intercept: true}, X: [][]float64{make([]float64, 20_000), make([]float64, 20_000)}, Y: make([]float64, 20_000)}
+		for i := range x.Y {
+			x.X[0][i], x.X[1][i] = r.NormFloat64()/2, 1
+			if r.Float64() < c.share {
+				x.X[1][i] = 0
+			}
+			odds := x.X[0][i] + x.X[1][i] - 1
+			if c.a.Labels {
+				if r.Float64() < 1/(1+math.Exp(-odds)) {
+					x.Y[i] = 1
+				}
+				continue
+			}
+			for p := r.ExpFloat64(); p < math.Exp(odds); p += r.ExpFloat64() {
+				x.Y[i]++
+			}
+		}
+		_, least := best(c.a.Loss, x)
+		e := excessLosses(t, c.a, x, least, c.eps, 40)
+		t.Logf("%T: median excess %.3f%%, ninth decile %.3f%%", c.a.Loss, e[20], e[36])
+		if e[36] > c.percentOfNinth {
+			t.Errorf("%T: expected at most %g%%", c.a.Loss, c.percentOfNinth)
+		}
+	}
+}
+
 // Where a label is so rare that noise hides its rows in the histograms of scores, steps go on: limits follow the
 // lengths of rows. Limits that followed the scores of the other rows, which are small, cut those of the label to a
 // thirtieth, so that noise hid the curvature and no step was made; their median excess was 1.6 times as large, and no fit told its noise. Seeds are fixed.

@@ -113,21 +113,32 @@ func (f *newtonFit) partOf(move []float64, longest float64) float64 {
 const farthestMove = 4
 
 // moveWithFeature returns how far a move changes the predictions of rows with a feature, a scale unit of it, the most over
-// features: by its coefficient or, where less, by the regression of all of the change on the feature, by the moments of the
-// first pass with a deviation of their noise. Coefficients of features that go together, such as an age and its square, move
-// far against each other where predictions hardly change. Groups may differ in that from all rows.
+// features: by its coefficient or, where less and the coefficient moves by more than noise explains, by the regression of all
+// of the change on the feature, by the moments of the first pass with a deviation of their noise. Coefficients of features
+// that go together, such as an age and its square, move far against each other where predictions hardly change; so does noise
+// where few rows tell two coefficients apart, as those without a common flag, and moves these. Groups may differ in that
+// from all rows.
 func (f *newtonFit) moveWithFeature(move []float64) float64 {
 	if f.grouped {
 		return floats.Norm(move, math.Inf(1))
 	}
 	noise, most := f.mostDeviation*floats.Norm(move, 2), 0.0
 	var along mat.VecDense
+	var whole mat.Dense
 	along.MulVec(f.most, mat.NewVecDense(len(move), move))
+	whole.Mul(f.a, f.q.T())
 	for j, v := range move {
-		most = max(most, min(math.Abs(v), (math.Abs(along.AtVec(j))+noise)/f.most.At(j, j)))
+		size := math.Abs(v)
+		if size > surelyMoves*f.gDeviation*floats.Norm(whole.RawRowView(j), 2) {
+			size = min(size, (math.Abs(along.AtVec(j))+noise)/f.most.At(j, j))
+		}
+		most = max(most, size)
 	}
 	return most
 }
+
+// surelyMoves is the number of standard deviations of a full step's noise from which a coefficient certainly moves.
+const surelyMoves = 4
 
 // finish makes the last step and returns the result.
 func (f *newtonFit) finish() release.Result {
