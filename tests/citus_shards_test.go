@@ -73,6 +73,24 @@ func (w *world) domainsRunNothing() {
 	w.exec(w.super, `CREATE VIEW own.made AS SELECT id, cost, age + 1 AS age FROM own.owned; GRANT SELECT ON own.made TO dp_sidecar`)
 	_, err := w.steward.Exec(context.Background(), `SELECT dp_register('made', 'own.made', 'cost', '{age}', 1, options => '{"total": true, "account": "owned", "rows_stay": "a test"}')`)
 	w.wantError(err, "22023", "of a domain with constraints")
+	for _, make := range []string{ // nodes are asked by the name of the type
+		`CREATE SCHEMA closed`, `CREATE TYPE closed.color AS ENUM ('red', 'blue')`, `CREATE DOMAIN closed.paint AS closed.color`,
+		`CREATE TABLE own.painted (id bigint, cost float8, color closed.color, paint closed.paint)`, `SELECT create_distributed_table('own.painted', 'id')`,
+		`INSERT INTO own.painted SELECT i, i % 100, (ARRAY['red', 'blue'])[1 + i % 2]::closed.color, 'red' FROM generate_series(1, 2000) i`, `GRANT SELECT ON own.painted TO dp_sidecar`,
+	} {
+		w.exec(w.super, make)
+	}
+	const painted = `SELECT dp_register('painted', 'own.painted', 'cost', '{color,paint}', 1e9, 1e-6, categories => '{"color": "enum", "paint": ["red", "*"]}', options => $1)`
+	_, err = w.steward.Exec(context.Background(), painted, theyStay)
+	w.wantError(err, "42501", "may not use the labels of a column of own.painted")
+	w.exec(w.super, `GRANT USAGE ON SCHEMA closed TO dp_sidecar`)
+	w.exec(w.steward, painted, theyStay)
+	w.exec(w.steward, `SELECT dp_grant('painted', 'analyst')`)
+	for _, call := range []string{`SELECT * FROM dp_linear_regress('painted', 1e4)`, `SELECT * FROM dp_l1_regress('painted', 1e3)`} {
+		if _, err := w.analyst.Exec(context.Background(), call); err != nil {
+			w.Errorf("%s: %v", call, err)
+		}
+	}
 }
 
 // shardsRunNothing changes a shard of own.visits, and a function, on a worker in every way that could make reading it run

@@ -291,6 +291,7 @@ func TestWhatExpressionsMeanIsHeld(t *testing.T) {
 		CREATE VIEW whole AS SELECT amount, age FROM visits v WHERE to_jsonb(v) ->> 'keep' = 'true';
 		CREATE VIEW found AS SELECT amount, age FROM visits WHERE NOT to_tsvector('searched', note) @@ 'run';
 		CREATE VIEW today AS SELECT amount, age FROM visits WHERE at::date = '2026-06-01';
+		CREATE VIEW joined_row AS SELECT j.amount, j.age FROM (visits v JOIN (SELECT 1.0::float8 AS one) s ON true) AS j WHERE to_jsonb(j) ->> 'd' <> 'cancelled';
 		CREATE VIEW joined AS SELECT v.amount, s.age FROM visits v JOIN visits s USING (amount)`)
 	reads := func(name string) bool {
 		_, err := w.super.Exec(context.Background(), `SELECT dp_int.recheck_dataset(id) FROM dp_int.dataset WHERE name = $1`, name)
@@ -299,7 +300,7 @@ func TestWhatExpressionsMeanIsHeld(t *testing.T) {
 		}
 		return err == nil
 	}
-	views := []string{"labelled", "whole", "found", "today", "policed", "domained", "placed", "worded", "joined"}
+	views := []string{"labelled", "whole", "found", "today", "policed", "domained", "placed", "worded", "joined", "joined_row"}
 	for _, name := range views {
 		w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON %s TO dp_sidecar`, name))
 		w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'amount', '{age}', 1, options => '{"total": true}')`, name)
@@ -308,7 +309,7 @@ func TestWhatExpressionsMeanIsHeld(t *testing.T) {
 		does, undone string
 		held         []string
 	}{
-		{`ALTER TYPE diagnosis RENAME VALUE 'hiv' TO 'cancelled'`, `ALTER TYPE diagnosis RENAME VALUE 'cancelled' TO 'hiv'`, []string{"labelled", "whole", "policed", "domained"}},
+		{`ALTER TYPE diagnosis RENAME VALUE 'hiv' TO 'cancelled'`, `ALTER TYPE diagnosis RENAME VALUE 'cancelled' TO 'hiv'`, []string{"labelled", "whole", "policed", "domained", "joined_row"}},
 		{`ALTER TYPE place RENAME ATTRIBUTE keep TO other`, `ALTER TYPE place RENAME ATTRIBUTE other TO keep`, []string{"placed"}},
 		{`ALTER TEXT SEARCH DICTIONARY words (STOPWORDS = english)`, `ALTER TEXT SEARCH DICTIONARY words (STOPWORDS)`, []string{"worded"}},
 		{`ALTER DATABASE dpsidecar SET my.filter = 'run'`, `ALTER DATABASE dpsidecar RESET my.filter`, views},
@@ -516,6 +517,7 @@ func TestForeignPartitionsStandForWhatWasStated(t *testing.T) {
 		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (filename 'claims')`, `DROP FOREIGN TABLE {}_more`, "show the same rows"},
 		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (table_name 'old_claims', schema_name 'public')`, `DROP FOREIGN TABLE {}_more`, "show the same rows"},
 		{`CREATE FOREIGN TABLE {}_more PARTITION OF {}_parts FOR VALUES FROM (0) TO (9) SERVER {server} OPTIONS (table_name 'claims_of_1999')`, `DROP FOREIGN TABLE {}_more`, ""},
+		{`ALTER TABLE {}_parts ATTACH PARTITION {}_named FOR VALUES FROM (0) TO (9)`, `ALTER TABLE {}_parts DETACH PARTITION {}_named`, "show the same rows"},
 		{`ALTER TABLE {}_parts DETACH PARTITION {}_far`, `ALTER TABLE {}_parts ATTACH PARTITION {}_far FOR VALUES FROM (80) TO (90)`, ""},
 	} {
 		run(c.does)

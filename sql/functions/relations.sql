@@ -380,11 +380,11 @@ BEGIN
     RAISE EXCEPTION 'the foreign table % came later, from a server of which nothing was stated', found;
   END IF;
   SELECT string_agg(t.part::regclass::text, ' and ' ORDER BY t.part) INTO found
-    FROM (SELECT f.ftrelid, NOT parts ? f.ftrelid::text OR p_parts ? f.ftrelid::text, jsonb_build_array(f.ftserver,
+    FROM (SELECT f.ftrelid, x.stated, jsonb_build_array(f.ftserver,
                    CASE WHEN n.schema_name IS NULL AND n.table_name IS NULL AND dp_int.stands_for(f) -> 2 <> 'null' AND h.prosrc IS DISTINCT FROM 'postgres_fdw_handler' THEN dp_int.stands_for(f) -> 2
                         ELSE jsonb_build_array(coalesce(n.schema_name, s.nspname::text), coalesce(n.table_name, c.relname::text)) END)
-            FROM (SELECT p.key::oid FROM jsonb_each(parts) AS p
-                  UNION SELECT v.id FROM dp_int.involved(p_relid) AS v WHERE v.class = 'pg_catalog.pg_class'::regclass) AS x(relid)
+            FROM (SELECT p.key::oid, p_parts ? p.key FROM jsonb_each(parts) AS p
+                  UNION ALL SELECT v.id, true FROM dp_int.involved(p_relid) AS v WHERE v.class = 'pg_catalog.pg_class'::regclass) AS x(relid, stated)
             JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = x.relid
             JOIN pg_catalog.pg_class c ON c.oid = f.ftrelid
             JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
@@ -418,12 +418,13 @@ BEGIN
     trees AS MATERIALIZED (
       SELECT c.oid, c.reloptions, dp_int.without_places(w.ev_action::text) AS tree FROM relations c JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'),
     hidden AS MATERIALIZED (SELECT c.oid, c.relforcerowsecurity FROM relations c WHERE c.relrowsecurity AND dp_int.policies_apply(c.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid)))),
-    used(type) AS (  -- types of columns and of whole rows, which no dependency names, with the types that they are made of; a join lists all columns, used or not
+    used(type) AS (  -- types of columns and of whole rows, which no dependency names, with the types that they are made of; a join lists all columns, used or not, and is a row (2249) where its alias is
       SELECT m[1]::oid
         FROM (SELECT t.tree FROM trees t
               UNION ALL SELECT f.prosqlbody::text FROM functions f
               UNION ALL SELECT p.polqual::text FROM hidden h JOIN pg_catalog.pg_policy p ON p.polrelid = h.oid AND p.polcmd IN ('r', '*')) AS x(tree),
-             LATERAL regexp_matches(regexp_replace(x.tree, E'(?<!\\\\):joinaliasvars \\(.*?\\) :joinleftcols', '', 'g'), E'(?<!\\\\):vartype ([0-9]+)', 'g') AS m
+             LATERAL (SELECT CASE WHEN x.tree ~ E'(?<!\\\\):varattno 0 :vartype 2249 ' THEN x.tree ELSE regexp_replace(x.tree, E'(?<!\\\\):joinaliasvars \\(.*?\\) :joinleftcols', '', 'g') END) AS y(tree),
+             LATERAL regexp_matches(y.tree, E'(?<!\\\\):vartype ([0-9]+)', 'g') AS m
        WHERE m[1]::oid >= 16384
       UNION
       SELECT y.part FROM used, LATERAL dp_int.parts_of_type(used.type) AS y(part) WHERE y.part >= 16384),
@@ -599,6 +600,24 @@ BEGIN
      LIMIT 1);
 END $$;
 
+-- The schema of an enum, or of a domain over one, that a column of a relation on nodes of Citus has and dp_sidecar may not
+-- use; NULL if there is none. The coordinator writes the type's name into what it asks the nodes.
+CREATE OR REPLACE FUNCTION dp_int.closed_to_nodes(p_relid oid) RETURNS name
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN
+    RETURN NULL;
+  END IF;
+  RETURN (
+    SELECT min(n.nspname::text)
+      FROM pg_catalog.pg_attribute a
+      JOIN pg_catalog.pg_type e ON e.oid = dp_int.domain_base(a.atttypid) AND e.typtype = 'e'
+      JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
+      JOIN pg_catalog.pg_namespace n ON n.oid IN (e.typnamespace, y.typnamespace)
+     WHERE a.attrelid = p_relid AND a.attnum > 0 AND NOT a.attisdropped AND NOT has_schema_privilege('dp_sidecar', n.oid, 'USAGE')
+       AND EXISTS (SELECT FROM dp_int.base_relations(p_relid) b JOIN pg_catalog.pg_dist_partition p ON p.logicalrelid = b.relid));
+END $$;
+
 -- Checks the relation as the sidecar will read it: its kind, the rows that it shows, the roles that may
 -- read it.
 CREATE OR REPLACE FUNCTION dp_int.check_relation(p_relid oid, p_total boolean) RETURNS void
@@ -609,6 +628,7 @@ DECLARE
   reason text;
   invoker oid;
   server name;
+  closed name;
 BEGIN
   SELECT * INTO c FROM pg_catalog.pg_class WHERE oid = p_relid;
   IF NOT FOUND THEN
@@ -656,5 +676,10 @@ BEGIN
       USING ERRCODE = '42501',
             HINT = concat('As the owner run: ', CASE WHEN NOT has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') THEN format('GRANT USAGE ON SCHEMA %I TO dp_sidecar; ', schema_name) END,
                           CASE WHEN NOT has_table_privilege('dp_sidecar', p_relid, 'SELECT') THEN format('GRANT SELECT ON %I.%I TO dp_sidecar;', schema_name, c.relname) END);
+  END IF;
+  closed := dp_int.closed_to_nodes(p_relid);
+  IF closed IS NOT NULL THEN
+    RAISE EXCEPTION 'dp_sidecar may not use the labels of a column of %, whose type is in schema %', p_relid::regclass, quote_ident(closed)
+      USING ERRCODE = '42501', HINT = format('Its rows are on nodes of Citus, which are asked by the name of the type. As the owner of the schema run: GRANT USAGE ON SCHEMA %I TO dp_sidecar;', closed);
   END IF;
 END $$;
