@@ -2,7 +2,6 @@ package arrowio_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -146,19 +145,22 @@ func TestWorkersReadNoLabels(t *testing.T) {
 		} else if plan, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || !strings.Contains(strings.Join(plan, "\n"), "Parallel") {
 			t.Fatal(err, plan)
 		}
-		worked := func(read func() error) int64 { // what processes that have ended did
-			var before, after int64
-			if err := errors.Join(tx.QueryRow(ctx, scans).Scan(&before), read()); err != nil {
-				t.Fatal(err)
-			}
+		count := func() (n int64) { // what processes that have ended did, which is told within a second
 			time.Sleep(1100 * time.Millisecond)
 			if _, err := tx.Exec(ctx, `SELECT pg_stat_clear_snapshot()`); err != nil {
 				t.Fatal(err)
 			}
-			if err := tx.QueryRow(ctx, scans).Scan(&after); err != nil {
+			if err := tx.QueryRow(ctx, scans).Scan(&n); err != nil {
 				t.Fatal(err)
 			}
-			return after - before
+			return n
+		}
+		worked := func(read func() error) int64 {
+			before := count()
+			if err := read(); err != nil {
+				t.Fatal(err)
+			}
+			return count() - before
 		}
 		reads[name] = [2]int64{
 			worked(func() error { _, err := tx.Exec(ctx, sums); return err }),
