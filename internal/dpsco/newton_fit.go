@@ -73,7 +73,7 @@ type newtonFit struct {
 	before     *mat.SymDense   // curvature of the previous step, in these coordinates
 	meat       *mat.SymDense
 	centre     []float64     // the fit with a full, unshrunk last step
-	arrives    bool          // the full last step was within the largest allowed length
+	arrives    bool          // the full last step was within the largest allowed length, and so was each coefficient's
 	falls      bool          // the mean count of a group is surely far below what the fit before the last step says
 	stretched  float64       // factor by which the full last step was stretched
 	fitNoise   *mat.SymDense // covariance of the fit due to noise

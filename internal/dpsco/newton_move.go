@@ -113,13 +113,13 @@ func (f *newtonFit) partOf(move []float64, longest float64) float64 {
 const farthestMove = 4
 
 // moveWithFeature returns how far a move changes the predictions of rows with a feature, a scale unit of it, the most over
-// features: by its coefficient or, where less and the coefficient moves by more than noise explains, by the regression of all
-// of the change on the feature, by the moments of the first pass with a deviation of their noise. Coefficients of features
-// that go together, such as an age and its square, move far against each other where predictions hardly change; so does noise
-// where few rows tell two coefficients apart, as those without a common flag, and moves these. Groups may differ in that
-// from all rows.
+// features: by its coefficient or, of numbers that surely move, by the regression of all of the change on the feature if that
+// is less, by the moments of the first pass with a deviation of their noise. Coefficients of features that go together, such
+// as an age and its square, move far against each other where predictions hardly change. So do those of a flag that is nearly
+// always on and of the constant; but there the few rows without the flag move as far as the constant does. A flag is 0 or 1,
+// so that its mean is its mean square. Groups may differ in all that from all rows.
 func (f *newtonFit) moveWithFeature(move []float64) float64 {
-	if f.grouped {
+	if f.grouped || !f.shape.Intercept {
 		return floats.Norm(move, math.Inf(1))
 	}
 	noise, most := f.mostDeviation*floats.Norm(move, 2), 0.0
@@ -128,16 +128,18 @@ func (f *newtonFit) moveWithFeature(move []float64) float64 {
 	along.MulVec(f.most, mat.NewVecDense(len(move), move))
 	whole.Mul(f.a, f.q.T())
 	for j, v := range move {
-		size := math.Abs(v)
-		if size > surelyMoves*f.gDeviation*floats.Norm(whole.RawRowView(j), 2) {
-			size = min(size, (math.Abs(along.AtVec(j))+noise)/f.most.At(j, j))
+		size, moment := math.Abs(v), f.most.At(j, j)
+		flag := j > 0 && math.Abs(moment-f.most.At(0, j)) < surelyMoves*f.mostDeviation
+		if !flag && size > surelyMoves*f.gDeviation*floats.Norm(whole.RawRowView(j), 2) {
+			size = min(size, (math.Abs(along.AtVec(j))+noise)/moment)
 		}
 		most = max(most, size)
 	}
 	return most
 }
 
-// surelyMoves is the number of standard deviations of a full step's noise from which a coefficient certainly moves.
+// surelyMoves is the number of standard deviations of noise that count as certain there: of a full step's noise, by which a
+// coefficient moves, and of the noise of moments, by which a mean and a mean square differ.
 const surelyMoves = 4
 
 // finish makes the last step and returns the result.

@@ -482,7 +482,7 @@ var mutants = []mutant{
 	{"standardised: a target far beyond its scale is shifted by a row", "internal/dpsco/standardise.go",
 		"*centre, far = (low+high)/2, true", "*centre, far = x.Y[0], true", []tests{{"./internal/dpsco", "TestFitsOfFarTargetsReplay"}}},
 	{"newton: noise moves the coefficients of few rows far", "internal/dpsco/newton_move.go",
-		"const surelyMoves = 4", "const surelyMoves = 0", []tests{{"./internal/dpsco", "TestNoiseDoesNotMoveFewRowsFar"}}},
+		"!flag && size > surelyMoves*f.gDeviation*floats.Norm(whole.RawRowView(j), 2)", "true", []tests{{"./internal/dpsco", "TestFewRowsWithoutAFlagDoNotMoveFar"}}},
 	{"newton: coefficients that go together move no farther than others", "internal/dpsco/newton_move.go",
 		"(math.Abs(along.AtVec(j))+noise)/f.most.At(j, j)", "(math.Abs(along.AtVec(j))+noise)/f.most.At(j, j)*1e9", []tests{{"./internal/dpsco", "TestFeaturesThatGoTogetherAreFitted"}}},
 	{"joint: rows of a rare flag follow as others do", "internal/dpsco/joint_noise.go",
