@@ -178,7 +178,8 @@ func (c *category) expression(kind, name string) string {
 
 // placeAmongLabels returns SQL for the place of a value among the labels of its enum, from 1; NULL and any other value come
 // after them. The type is that of the column without its domains, and has no name here: its schema may be closed to the
-// session, unless rows are on nodes of Citus, which are asked by names (dp_int.closed_to_nodes). The labels become numbers when the statement is read, before any row is.
+// session, unless rows are on nodes of Citus, which are asked by names (dp_int.closed_to_nodes). The labels become numbers
+// when the statement is read, before any row is.
 func (c *category) placeAmongLabels(name string) string {
 	var labels []string
 	for _, label := range c.labels {

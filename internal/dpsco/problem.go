@@ -89,9 +89,9 @@ func (p *problem) defaults() error {
 // usualRadius returns the default radius of the ball of coefficients. In scaled units the
 // coefficients of a regression are of order one, or ten times as large or more if scales are guessed
 // that much too small. Log-odds have no such unit: the effects of a few strong features add up to
-// more than ten, those of an age and its square to a hundred, and where features separate the labels they have no bound. Where rows and budget
-// suffice for whitening, a ball that large was found to cost no accuracy; otherwise noise fills a
-// ball of any size.
+// more than ten, those of an age and its square to a hundred, and where features separate the labels
+// they have no bound. Where rows and budget suffice for whitening, a ball that large was found to cost
+// no accuracy; otherwise noise fills a ball of any size.
 func (p *problem) usualRadius() float64 {
 	whitened := p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodJointMoments || p.Method == catalogue.MethodAuto && p.whitens()
 	switch {
