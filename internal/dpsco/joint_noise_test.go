@@ -50,7 +50,9 @@ func TestReleasesTellTheirNoise(t *testing.T) {
 				if noise == nil {
 					continue
 				}
-				told[j] = append(told[j], noise[j])
+				if !math.IsNaN(noise[j]) {
+					told[j] = append(told[j], noise[j])
+				}
 			}
 		}
 		if len(told[0]) < draws/2 {
@@ -59,11 +61,14 @@ func TestReleasesTellTheirNoise(t *testing.T) {
 		}
 		for j := range fits {
 			seen := math.Sqrt(stat.Variance(fits[j], nil))
+			if len(told[j]) < draws/2 && seen > 0.5 { // noise moves a rare flag's log-odds too far
+				continue
+			}
 			if ratio := medianOf(told[j]) / seen; !(ratio > 0.5 && ratio < 2) {
 				t.Errorf("%s, coefficient %d: told %v, seen %v", kind, j, medianOf(told[j]), seen)
 			}
 		}
-		if kind != "flags" {
+		if kind != "flags" || len(told[4]) < draws/2 {
 			continue
 		}
 		if flag := medianOf(told[4]) / medianOf(told[1]); !(flag > 5) {
@@ -206,6 +211,47 @@ func TestRareFlagsTellTheirNoise(t *testing.T) {
 		if len(told) < 30 || within < len(told)*3/4 {
 			t.Errorf("%d rows: expected three of four", c.rows)
 		}
+	}
+}
+
+// The noise of a rare flag's log-odds is told within a factor of two or, where few of its rows have one of the labels, so
+// that what noise does to one release says little about another, not at all. Seeds are fixed; without movedTooFar 119 of
+// 180 figures are within a factor of two.
+func TestRareFlagsOfLabelsTellTheirNoiseOrNothing(t *testing.T) {
+	figures, within := 0, 0
+	for _, c := range []struct{ labels, eps float64 }{{0.02, 0.3}, {0.02, 1}, {0.02, 3}, {0.05, 1}, {0.2, 1}, {0.2, 3}} {
+		const rows, flag, draws = 20_000, 0.02, 40
+		r := rand.New(rand.NewPCG(1, 9))
+		x := table.Data{Shape: table.Shape{N: rows, D: 3, Intercept: true}, X: [][]float64{make([]float64, rows), make([]float64, rows)}, Y: make([]float64, rows)}
+		for i := range rows {
+			x.X[0][i] = r.NormFloat64()
+			if r.Float64() < flag {
+				x.X[1][i] = 1
+			}
+			if r.Float64() < sigmoid(math.Log(c.labels/(1-c.labels))+.3*x.X[0][i]+x.X[1][i]) {
+				x.Y[i] = 1
+			}
+		}
+		var slopes, told []float64
+		for seed := range uint64(draws) {
+			out := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, x, c.eps, seed)
+			if slopes = append(slopes, out.Coefficients[2]); out.NoiseCovariance != nil && !math.IsNaN(out.Noise()[2]) {
+				told = append(told, out.Noise()[2])
+			}
+		}
+		slices.Sort(slopes)
+		seen := (slopes[33] - slopes[6]) / 2 // the middle 68 %
+		good := 0
+		for _, v := range told {
+			if v > seen/2 && v < 2*seen {
+				good++
+			}
+		}
+		t.Logf("%v of labels, eps %v: %.3f is seen; %d of %d within a factor of two", c.labels, c.eps, seen, good, len(told))
+		figures, within = figures+len(told), within+good
+	}
+	if figures < 60 || within < figures*85/100 {
+		t.Errorf("%d of %d figures are within a factor of two", within, figures)
 	}
 }
 

@@ -77,6 +77,7 @@ type newtonFit struct {
 	falls      bool          // the mean count of a group is surely far below what the fit before the last step says
 	stretched  float64       // factor by which the full last step was stretched
 	fitNoise   *mat.SymDense // covariance of the fit due to noise
+	oldNoise   *mat.SymDense // the same before the latest step
 	slopesKept float64       // shrinkage factor of the slopes after the last step
 	oneSided   bool          // Huber: nearly all residuals of a pass had the same sign
 	moved      float64       // root mean square change of predictions in its step

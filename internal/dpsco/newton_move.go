@@ -129,13 +129,17 @@ func (f *newtonFit) moveWithFeature(move []float64) float64 {
 	whole.Mul(f.a, f.q.T())
 	for j, v := range move {
 		size, moment := math.Abs(v), f.most.At(j, j)
-		flag := j > 0 && math.Abs(moment-f.most.At(0, j)) < surelyMoves*f.mostDeviation
-		if !flag && size > surelyMoves*f.gDeviation*floats.Norm(whole.RawRowView(j), 2) {
+		if !f.looksLikeFlag(j) && size > surelyMoves*f.gDeviation*floats.Norm(whole.RawRowView(j), 2) {
 			size = min(size, (math.Abs(along.AtVec(j))+noise)/moment)
 		}
 		most = max(most, size)
 	}
 	return most
+}
+
+// looksLikeFlag reports whether the mean of a feature may be its mean square, in a fit with a constant.
+func (f *newtonFit) looksLikeFlag(j int) bool {
+	return j > 0 && math.Abs(f.most.At(j, j)-f.most.At(0, j)) < surelyMoves*f.mostDeviation
 }
 
 // surelyMoves is the number of standard deviations of noise that count as certain there: of a full step's noise, by which a
@@ -159,6 +163,7 @@ func (f *newtonFit) finish() release.Result {
 	}
 	f.g, f.gDeviation = score, deviation
 	r := release.Result{Coefficients: w, NoiseCovariance: f.noise()}
+	r.NoiseUnknown = f.movedTooFar(r.Noise())
 	if c, huber := f.Curve.(huberCurve); huber {
 		r.HuberDelta = c.delta
 	}

@@ -40,8 +40,36 @@ func (f *newtonFit) bends() bool {
 	return floats.Norm(f.lastMove(), 2) > maxBend*f.Curve.reach()*math.Sqrt(f.mean)
 }
 
-// maxBend is the largest last step, as a multiple of the reach, on which they count as linear.
+// maxBend is the largest change of predictions, as a multiple of the reach, on which scores count as linear.
 const maxBend = 0.5
+
+// movedTooFar returns the coefficients of labels and of Huber's loss whose noise, which is given, cannot be followed:
+// noise before or after the last step, or that step, moves the predictions of the rows that determine one so far that
+// their curvature, and with it the noise, is another in each release. These rows are those with a flag, however few;
+// those of a number are taken to be as large as its root mean square. The curvature of a residual changes on the reach,
+// that of a label with log-odds z by tanh(z / 2) times a small move, so that it is nearly constant around even odds. Of
+// counts, whose clipping moves more than that, none is returned.
+func (f *newtonFit) movedTooFar(noise []float64) (far []int) {
+	if f.grouped || f.Curve.counted() != nil || noise == nil {
+		return nil
+	}
+	moves, odds := f.movesAlone(), mat.NewVecDense(f.shape.D, nil)
+	odds.MulVec(f.most, mat.NewVecDense(f.shape.D, f.centre))
+	for j, deviation := range noise {
+		size, of := 1.0, j
+		if j > 0 && f.shape.Intercept && !f.looksLikeFlag(j) {
+			size, of = math.Sqrt(f.most.At(j, j)/f.weights), 0
+		}
+		moved := size * max(deviation, math.Sqrt(f.oldNoise.At(j, j)), math.Abs(moves[j])) / f.Curve.reach()
+		if f.ofLabels() {
+			moved *= math.Tanh((math.Abs(odds.AtVec(of)/f.most.At(of, of)) + moved) / 2)
+		}
+		if moved > maxBend {
+			far = append(far, j)
+		}
+	}
+	return far
+}
 
 // cutsMove reports whether counts or the lengths of their rows have so heavy a tail, or weights remove so
 // much relative to the outer shell, that the clipping of counts and the weights would differ in another
@@ -83,7 +111,7 @@ func (f *newtonFit) follow(w linalg.Whitener, keeps []float64) {
 		left.Sub(linalg.Identity(d), &left)
 		noise.AddSym(noise, linalg.Sandwich(&left, f.fitNoise))
 	}
-	f.fitNoise = noise
+	f.oldNoise, f.fitNoise = f.fitNoise, noise
 }
 
 // othersGains are the mean fractions of a step that other releases keep, where this one keeps keeps along the

@@ -99,10 +99,28 @@ func spreadOfStep(mean, from, meanAfter, to, penalty float64) float64 {
 // intervals: beyond it, the remaining error is not known well enough.
 const maxStretch = 0.1
 
+// movesAlone are the changes of predictions by the last step: of the constant their mean, and of each other coefficient
+// that of one scale unit of its feature, which the others follow by their correlations.
+func (f *newtonFit) movesAlone() []float64 {
+	move := append([]float64(nil), f.centre...)
+	floats.Sub(move, f.w)
+	mean, slopes := f.predictions(move)
+	moves := make([]float64, f.shape.D)
+	for j := range moves {
+		unit := make([]float64, f.shape.D)
+		unit[j] = 1
+		if _, column := f.predictions(unit); j == 0 && f.shape.Intercept {
+			moves[j] = mean
+		} else {
+			moves[j] = floats.Dot(column, slopes) / floats.Dot(column, column)
+		}
+	}
+	return moves
+}
+
 // leftAlone is the error that the last step leaves in each coefficient of labels if its feature is 0 except
 // for a few rows of which the other features tell nothing, such as a level. It is half of the square of the
-// move, in log-odds of one scale unit of the feature, where the other features follow by their
-// correlations.
+// move, in log-odds.
 func (f *newtonFit) leftAlone() []float64 {
 	left := make([]float64, f.shape.D)
 	if !f.ofLabels() {
@@ -110,15 +128,9 @@ func (f *newtonFit) leftAlone() []float64 {
 	}
 	move := append([]float64(nil), f.centre...)
 	floats.Sub(move, f.w)
-	mean, slopes := f.predictions(move)
-	for j := range left {
-		unit := make([]float64, f.shape.D)
-		unit[j] = 1
-		if _, column := f.predictions(unit); j == 0 && f.shape.Intercept {
-			left[j] = square(mean) / 2
-		} else {
-			left[j] = square(floats.Dot(column, slopes)/floats.Dot(column, column)) / 2
-		}
+	_, slopes := f.predictions(move)
+	for j, moved := range f.movesAlone() {
+		left[j] = square(moved) / 2
 	}
 	for _, c := range f.Levels { // if the first level is such a one, from which the others differ, no coefficient of the category is known
 		if !f.shape.Intercept {

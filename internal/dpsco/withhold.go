@@ -15,7 +15,7 @@ import (
 // withhold removes all errors from the result.
 func withhold(r *release.Result, why string) {
 	hidden := r.Hidden
-	if *r = (release.Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, WhyNull: why, Cut: r.Cut, HuberDelta: r.HuberDelta}); why == hiddenDirection {
+	if *r = (release.Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, NoiseUnknown: r.NoiseUnknown, WhyNull: why, Cut: r.Cut, HuberDelta: r.HuberDelta}); why == hiddenDirection {
 		r.Hidden = hidden
 	}
 }

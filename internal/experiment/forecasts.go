@@ -17,7 +17,7 @@ import (
 const forecastNote = `Both figures that dp_explain has of a coefficient's noise, over the standard deviation of its estimates in %d draws: 1 would be exact.
 
 - *at scales*: noise_at_scales, before a first answer, for features as large and as independent as their scales: the least, the median and the most over the coefficients.
-- *told*: for how many of as many releases, at %g times the eps, dp_explain gives a figure after one; for the others it says why not.
+- *told*: for how many of as many releases, at %g times the eps, dp_explain gives figures after one; for the others, and for coefficients without one, it says why not.
 - *from a release*: expected_error of these: what nine of ten exceed, the median, and what one of ten exceeds.
 - *within*: how many of these lie between half and twice what is seen.
 `
@@ -98,8 +98,8 @@ func quantiles(ratios []float64, at ...float64) string {
 }
 
 // forecastRatios are ratios of forecasts to observed standard deviations: atScales for each coefficient,
-// nil if there are none; fromReleases for each coefficient of the releases that give a forecast, told of
-// all releases.
+// nil if there are none; fromReleases for each coefficient that one of the told releases gives a forecast for, of all
+// releases.
 type forecastRatios struct {
 	atScales, fromReleases []float64
 	told, releases         int
@@ -143,7 +143,9 @@ func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f fore
 			f.atScales = append(f.atScales, expected.Deviation[j]/seen)
 		}
 		for _, told := range releases {
-			f.fromReleases = append(f.fromReleases, told[j]/seen)
+			if !math.IsNaN(told[j]) {
+				f.fromReleases = append(f.fromReleases, told[j]/seen)
+			}
 		}
 	}
 	return f, nil

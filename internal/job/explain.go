@@ -255,7 +255,7 @@ type former struct {
 	WhyNull         *string `json:"why_null"` // why some or all coefficients have no intervals
 	Rows            float64
 	NoiseMultiplier float64            `json:"noise_multiplier"`
-	Noise           map[string]float64 // standard deviation of each term's noise, in the table's units; nil if the release has no estimate
+	Noise           map[string]float64 // standard deviation of the noise of terms, in the table's units, without those of which it is unknown; nil if it is of all
 }
 
 // similarNoise bounds the ratio of the noise of a plan to that of a release, in either direction, within
@@ -264,7 +264,19 @@ type former struct {
 const similarNoise = 1.5
 
 // whyNoEstimate lists the reasons why a release may have no estimate of its noise.
-const whyNoEstimate = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, it made fits on the way wrong by a good part of the residuals, a few rows carry them, the radius moves them, or this method never tells"
+const whyNoEstimate = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, it made fits on the way wrong by a good part of the residuals, it moves every coefficient far, a few rows carry them, the radius moves them, or this method never tells"
+
+// movedTooFar explains why there is no forecast for a term where others have one.
+const movedTooFar = "not known: noise or the last step of that release moves it so far that how much its rows tell differs between releases; ask with more eps, or leave the feature out if few rows have it"
+
+// forecast returns the standard deviation of the noise of a term, at the given ratio to that of the release, or why it is
+// not known.
+func (f *former) forecast(term string, ratio float64) string {
+	if noise, known := f.Noise[term]; known {
+		return strconv.FormatFloat(ratio*noise, 'g', 3, 64)
+	}
+	return movedTooFar
+}
 
 // penalisedError explains why there is no forecast for a fit with a penalty.
 const penalisedError = "not known: a penalty takes away a part of the noise too, and all of it from coefficients that it makes 0. Without the penalty there would be more"
@@ -335,7 +347,7 @@ func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *plan
 	}
 	e.add("expected_error", text)
 	for _, term := range c.terms() {
-		e.add("expected_error:"+term, strconv.FormatFloat(ratio*c.Former.Noise[term], 'g', 3, 64))
+		e.add("expected_error:"+term, c.Former.forecast(term, ratio))
 	}
 	return s.addNoiseAtScales(e, c, n, plan)
 }

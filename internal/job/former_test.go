@@ -59,3 +59,14 @@ func TestWhatAFormerReleaseTells(t *testing.T) {
 		}
 	}
 }
+
+// A term whose noise the release does not tell has a reason in place of a figure.
+func TestTermsWithoutANoiseHaveAReason(t *testing.T) {
+	f := &former{Noise: map[string]float64{"age": 0.25}}
+	if got := f.forecast("age", 2); got != "0.5" {
+		t.Errorf("age: %q", got)
+	}
+	if got := f.forecast("rare", 2); !strings.HasPrefix(got, "not known: ") {
+		t.Errorf("rare: %q", got)
+	}
+}

@@ -237,8 +237,12 @@ func (d naming) knownErrors(r release.Result) (e errorColumns) {
 		e = errorColumns{StdErr: boxed(r.StdErr), DF: boxed(r.DF), Low: boxed(r.Low), High: boxed(r.High), PValue: boxed(r.PValues()), Covariance: triangle(r.Covariance), Bias: triangle(r.Bias)}
 		e.withhold(r, d)
 	}
-	if noise := r.Noise(); !slices.ContainsFunc(noise, isNotFinite) {
-		e.Noise = boxed(noise)
+	for _, v := range r.Noise() {
+		if isNotFinite(v) {
+			e.Noise = append(e.Noise, nil)
+		} else {
+			e.Noise = append(e.Noise, v)
+		}
 	}
 	e.Cut, e.HuberDelta = r.Cut, r.HuberDelta
 	return e

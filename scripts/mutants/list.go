@@ -482,7 +482,7 @@ var mutants = []mutant{
 	{"standardised: a target far beyond its scale is shifted by a row", "internal/dpsco/standardise.go",
 		"*centre, far = (low+high)/2, true", "*centre, far = x.Y[0], true", []tests{{"./internal/dpsco", "TestFitsOfFarTargetsReplay"}}},
 	{"newton: the few rows without a flag move far", "internal/dpsco/newton_move.go",
-		"!flag && size > surelyMoves*f.gDeviation*", "flag || size > 0*", []tests{{"./internal/dpsco", "TestFewRowsWithoutAFlagDoNotMoveFar"}}},
+		"!f.looksLikeFlag(j) && size > surelyMoves*f.gDeviation*", "f.looksLikeFlag(j) || size > 0*", []tests{{"./internal/dpsco", "TestFewRowsWithoutAFlagDoNotMoveFar"}}},
 	{"newton: coefficients that go together move no farther than others", "internal/dpsco/newton_move.go",
 		"(math.Abs(along.AtVec(j))+noise)/moment", "(math.Abs(along.AtVec(j))+noise)/moment*1e9", []tests{{"./internal/dpsco", "TestFeaturesThatGoTogetherAreFitted"}}},
 	{"joint: rows of a rare flag follow as others do", "internal/dpsco/joint_noise.go",

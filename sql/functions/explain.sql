@@ -46,7 +46,7 @@ LANGUAGE sql STABLE AS $$
   WITH newest AS MATERIALIZED (
     SELECT n.id, n.job FROM dp_int.release n WHERE n.dataset = p_dataset AND n.model = p_request ->> 'model' ORDER BY n.released_at DESC LIMIT 1000)
   SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', coalesce(r.why_null, min(c.why_null)), 'rows', r.parameters -> 'rows',
-                            'noise_multiplier', r.parameters -> 'noise_multiplier', 'noise', CASE WHEN bool_and(c.noise > 0) THEN jsonb_object_agg(c.term, c.noise) END)
+                            'noise_multiplier', r.parameters -> 'noise_multiplier', 'noise', jsonb_object_agg(c.term, c.noise) FILTER (WHERE c.noise > 0))
     FROM newest
     JOIN dp_int.release r ON r.id = newest.id
     JOIN dp_int.job j ON j.id = newest.job
@@ -57,7 +57,7 @@ LANGUAGE sql STABLE AS $$
      AND (j.request -> 'options') - '{method,residual_scale,sample_rows}'::text[] = (p_request -> 'options') - '{method,residual_scale,sample_rows}'::text[]
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
-   ORDER BY bool_and(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
+   ORDER BY bool_or(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
    LIMIT 1
 $$;
 

@@ -49,18 +49,22 @@ type Result struct {
 
 	Groups          []Group       // of a fit by groups, which has no coefficients of its own
 	NoiseCovariance *mat.SymDense // of the coefficients due to noise alone, by the releases; nil: it cannot be estimated
+	NoiseUnknown    []int         // the coefficients of which NoiseCovariance tells too little; nil: none
 
 	RareTarget bool // most targets are about 0, and noise hides how large the others are
 }
 
-// Noise is the standard deviation of each coefficient due to noise alone; nil if it cannot be estimated
-// from the releases.
+// Noise is the standard deviation of each coefficient due to noise alone, NaN for those in NoiseUnknown; nil if it
+// cannot be estimated from the releases.
 func (r Result) Noise() (deviations []float64) {
 	if r.NoiseCovariance == nil {
 		return nil
 	}
 	for j := range r.NoiseCovariance.SymmetricDim() {
 		deviations = append(deviations, math.Sqrt(r.NoiseCovariance.At(j, j)))
+	}
+	for _, j := range r.NoiseUnknown {
+		deviations[j] = math.NaN()
 	}
 	return deviations
 }
