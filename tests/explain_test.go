@@ -517,6 +517,12 @@ func TestHelpExamplesRun(t *testing.T) {
 				t.Errorf("dp_help does not tell %s of %s", role, name)
 			}
 		}
+		for _, name := range all[string](w, w.super, `SELECT 'dp.' || relname FROM pg_class
+			WHERE relnamespace = 'dp'::regnamespace AND relkind = 'v' AND has_table_privilege($1, oid, 'SELECT')`, role) {
+			if !named[name] {
+				t.Errorf("dp_help does not tell %s of %s", role, name)
+			}
+		}
 	}
 }
 

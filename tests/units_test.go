@@ -75,6 +75,59 @@ func TestUnitsFromEndToEnd(t *testing.T) {
 	}
 }
 
+// A column makes up persons like those of the key if it is unique in every row: not by an index that could not be built
+// to its end, not where children inherit from the table, and not any more once its index is gone.
+func TestAUnitThatIsNoKeyIsAnotherOne(t *testing.T) {
+	w := lonelyWorld(t, 1, 0) // what was charged and is gone refuses others of its system
+	w.serve()
+	base := w.dataset
+	register := func(table, unit string) error {
+		return w.registerUnit(base+table, base+table, `'y', '{x}', 20, 1e-5, scales => '{"y": 10, "x": 1}', unit => '`+unit+`'`)
+	}
+	for table, c := range map[string]struct{ then, by string }{
+		"_half":   {`CREATE UNIQUE INDEX CONCURRENTLY ON public.%s (ssn)`, "2"}, // fails, and leaves its index
+		"_parent": {`ALTER TABLE public.%s ADD UNIQUE (ssn)`, "1"},
+		"_key":    {`ALTER TABLE public.%s ADD CONSTRAINT ` + base + `_ssn UNIQUE (ssn)`, "1"},
+	} {
+		w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT i AS id, i / %[2]s AS ssn, 10 * random() AS y, random() AS x FROM generate_series(1, 300) i;
+			ALTER TABLE public.%[1]s ADD PRIMARY KEY (id);
+			CREATE TABLE public.%[1]s_visits AS SELECT 1 + i %% 300 AS patient, 10 * random() AS y, random() AS x FROM generate_series(1, 600) i;
+			ALTER TABLE public.%[1]s_visits ADD FOREIGN KEY (patient) REFERENCES public.%[1]s;
+			GRANT SELECT ON public.%[1]s, public.%[1]s_visits TO dp_sidecar`, base+table, c.by))
+		if table == "_parent" {
+			w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_child () INHERITS (public.%[1]s); INSERT INTO public.%[1]s_child SELECT * FROM public.%[1]s; GRANT SELECT ON public.%[1]s_child TO dp_sidecar`, base+table))
+		}
+		if _, err := w.super.Exec(context.Background(), fmt.Sprintf(c.then, base+table)); (err != nil) != (table == "_half") {
+			t.Fatal(table, err)
+		}
+		if err := register(table+"_visits", "patient"); err != nil {
+			t.Fatal(table, err)
+		}
+		if err := register(table, "ssn"); table == "_key" {
+			if err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			w.wantError(err, "22023", "by another unit")
+		}
+	}
+	ask := func() error {
+		_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, base+"_key")
+		return err
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, base+"_key", w.person)
+	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%[1]s_key DROP CONSTRAINT %[1]s_ssn; UPDATE public.%[1]s_key SET ssn = ssn / 2`, base))
+	w.wantError(ask(), "DP004", "by another unit")
+	w.exec(w.super, fmt.Sprintf(`UPDATE public.%[1]s_key SET ssn = id; ALTER TABLE public.%[1]s_key ADD CONSTRAINT %[1]s_ssn UNIQUE (ssn)`, base))
+	if err := ask(); err != nil {
+		t.Error(err)
+	}
+	w.exec(w.super, fmt.Sprintf(`DROP TABLE public.%s_key_visits`, base)) // a data set of the account whose table is gone is no obstacle
+	if _, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.9)`, base+"_key"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Patients whom two tables refer to have one budget, whoever was registered first, and their
 // own table too: it is spent by questions about any of them.
 func TestPersonsOfSeveralTablesHaveOneBudget(t *testing.T) {

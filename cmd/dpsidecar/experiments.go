@@ -17,7 +17,7 @@ func setupExperiments(fs *flag.FlagSet) action {
 	full := fs.Bool("full", false, "tables as large as the papers' in all figures, not only in those named papers-: hours instead of half an hour")
 	return func(ctx context.Context, c console, _ []string) error {
 		if *draws < 0 {
-			return fmt.Errorf("%w: --draws is at least 1", errUsage)
+			return fmt.Errorf("%w: --draws must not be negative", errUsage)
 		}
 		err := experiment.Run(ctx, experiment.Config{Out: *out, Data: *data, Only: *only, Draws: *draws, Full: *full}, c.out)
 		if errors.Is(err, experiment.ErrUnknown) {

@@ -1,9 +1,10 @@
 package dpsco
 
 import (
+	"math"
+
 	"dpsidecar/internal/dpsco/release"
 	"dpsidecar/internal/dpsco/table"
-	"math"
 )
 
 // Count models have a mean whose logarithm is linear in the features. Scaling the target or the

@@ -13,7 +13,7 @@ import (
 
 // The comments of the large packages name every file, by its name or a pattern, and no file that is not there.
 func TestThePackageCommentNamesEveryFile(t *testing.T) {
-	for _, of := range []string{"doc.go", "magnitude/bins.go", "table/table.go", "plan/plan.go", "histogram/histogram.go", "describe/describe.go", "score/score.go", "../job/doc.go", "../mech/doc.go", "../mech/expmech/expmech.go"} {
+	for _, of := range []string{"doc.go", "magnitude/bins.go", "table/table.go", "plan/plan.go", "histogram/histogram.go", "describe/describe.go", "score/score.go", "../job/doc.go", "../mech/doc.go", "../privacy/doc.go", "../mech/expmech/expmech.go"} {
 		testTheCommentNamesEveryFile(t, of)
 	}
 }

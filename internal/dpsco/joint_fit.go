@@ -77,14 +77,10 @@ func newJointParts(r *jointReleases, x table.Data) *jointParts {
 	return &jointParts{jointReleases: r, fits: []*jointFit{f}, groups: groups{parts: []table.Data{x}}}
 }
 
-// Rows show that scales are far too small if they are this many times longer than the bound that
-// fits the scales. The thresholds are high because skewed features, and those far from 0, make most
-// rows a few times longer than the bound. Newton's is higher because its start corrects for such
-// scales less well than JointMoments.
-const (
-	jointTooLong  = 10
-	newtonTooLong = 30
-)
+// jointTooLong is how many times longer than the bound that fits the scales rows must be to show that
+// scales are far too small. It is high because skewed features, and those far from 0, make most rows a few
+// times longer than the bound.
+const jointTooLong = 10
 
 // firstResidualCut is the cut of residuals in the first pass, in residual scales. The targets are
 // the residuals then, because the fit is 0.

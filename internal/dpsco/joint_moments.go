@@ -7,7 +7,6 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
-	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
 )
@@ -154,12 +153,8 @@ func (a JointMoments) at(s table.Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	var event privacy.Compose
-	for _, noise := range r.all() {
-		event = append(event, noise.Event())
-	}
 	return &stage{
-		event:   event,
+		event:   composed(r.all()),
 		seconds: a.seconds(s),
 		sums:    true,
 		passes:  pilotPasses + 1 + passesOfSplit(s),

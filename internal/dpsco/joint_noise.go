@@ -160,7 +160,11 @@ func (f *jointFit) responses(g float64) []float64 {
 	before.Mul(f.p, &inverse)
 	for j := f.first(); j < f.shape.D; j++ {
 		length := floats.Norm(before.RawRowView(j), 2)
-		if own, moment := f.response(g, length/math.Sqrt2, floats.Norm(f.p.RawRowView(j)[f.first():], 2)/length); moment > carriesDirection {
+		stretch := floats.Norm(f.p.RawRowView(j)[f.first():], 2) / length
+		if f.weighted {
+			stretch /= math.Sqrt(f.counted()) // such long rows have about the largest weight, and so have their residuals
+		}
+		if own, moment := f.response(g, length/math.Sqrt2, stretch); moment > carriesDirection {
 			responses[j] = min(all, own)
 		}
 	}

@@ -23,6 +23,9 @@ const (
 // maxWhiten bounds moreForMoments. At the bound a fifth of the budget is left for the step and the intercept's step.
 const maxWhiten = 2.3
 
+// jointInformation is the information with which auto takes JointMoments.
+var jointInformation = information{moments: 0.075, score: 0.0045, momentsAlone: 0.03}
+
 // moreForMoments returns the factor by which JointMoments increases the budget of the second
 // moments. Where their noise hides directions the loss is far larger than from noise of the step. It
 // is a function of public facts.
@@ -51,18 +54,12 @@ func (p *problem) chooseJointMoments() {
 			p.why = p.whyClipped()
 		}
 	}
-	if p.Whitening == catalogue.WhiteningOn || p.Whitening == catalogue.WhiteningOff {
-		return
-	}
-	p.Whitening = catalogue.WhiteningOff
-	if p.Method == catalogue.MethodJointMoments || p.Method == catalogue.MethodAuto && enough {
-		p.Whitening = catalogue.WhiteningOn
-	}
+	p.setWhitening(p.Method == catalogue.MethodJointMoments || p.Method == catalogue.MethodAuto && enough)
 }
 
 // enoughForJointMoments reports whether auto takes JointMoments, from public facts. Where it is asked for by name with
 // less information there are no intervals: the few that noise would leave cover too seldom.
-func (p *problem) enoughForJointMoments() bool { return p.enough(jointMoments) || p.fewSources() }
+func (p *problem) enoughForJointMoments() bool { return p.enough(jointInformation) || p.fewSources() }
 
 // jointMoments returns least squares from joint moments of rows and residuals.
 func (p *problem) jointMoments() (fit, error) {

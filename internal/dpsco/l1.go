@@ -129,10 +129,10 @@ func (a L1) fitted(s table.Shape) table.Shape {
 // Errors: ErrInfeasible where the exact sampler was asked for and would take too long.
 func (a L1) choose(s table.Shape, epsilon float64) (method, why string, err error) {
 	information := stagedInformation(s, epsilon)
-	staged := a.Method == catalogue.MethodStaged || (a.Method == "" || a.Method == catalogue.MethodAuto) && information >= enoughForStaged
+	staged := a.Method == catalogue.MethodStaged || a.Method == catalogue.MethodAuto && information >= enoughForStaged
 	switch {
 	case s.GroupCount > 0 && !staged:
-		return "", "", whyNoGroups(s, cmp.Or(a.Method, catalogue.MethodAuto))
+		return "", "", whyNoGroups(s, a.Method)
 	case a.Method == catalogue.MethodExponential && a.tilt() != 0:
 		return "", "", fmt.Errorf("%w: method %q is for tau 0.5 alone; leave method at %q, or ask for %q or %q", plan.ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
 	case a.Method == catalogue.MethodExponential && a.MaxWeight > 0:
@@ -140,7 +140,7 @@ func (a L1) choose(s table.Shape, epsilon float64) (method, why string, err erro
 	case a.Method == catalogue.MethodExponential && a.samplerSeconds(s, epsilon) > forcedSeconds:
 		return "", "", fmt.Errorf("%w: the exact sampler would need many minutes for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
 			plan.ErrInfeasible, s.N, s.D, catalogue.MethodAuto)
-	case a.Method != "" && a.Method != catalogue.MethodAuto:
+	case a.Method != catalogue.MethodAuto:
 		return a.Method, "asked for", nil
 	case information >= enoughForStaged:
 		return catalogue.MethodStaged, fmt.Sprintf("rows times eps over coefficients to the power 1.5 is %.3g, and from %d on fits in stages err least", information, enoughForStaged), nil
@@ -208,9 +208,8 @@ func (a L1) withDefaults(s table.Shape, epsilon float64) L1 {
 	plan.SetDefault(&a.Iota, defaultIota(a.Theta, rowsPerCoefficient(s, epsilon))/a.ResidualScale)
 	plan.SetDefault(&a.Clip, 1.1*math.Sqrt(a.sources(s)))
 	plan.SetDefault(&a.Smoothing, defaultSmoothing(rowsPerCoefficient(s, epsilon), float64(s.D))*a.ResidualScale)
-	if a.Set == "" {
-		a.Set = catalogue.SetBall
-	}
+	a.Method = cmp.Or(a.Method, catalogue.MethodAuto)
+	a.Set = cmp.Or(a.Set, catalogue.SetBall)
 	a.Pool = cmp.Or(a.Pool, catalogue.PoolShrink)
 	return a
 }

@@ -7,7 +7,6 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
-	"dpsidecar/internal/privacy"
 )
 
 // Newton estimates the minimiser of a logistic, Huber or Poisson loss in few passes over the rows. The
@@ -212,13 +211,9 @@ func (a Newton) at(s table.Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	var event privacy.Compose
-	for _, noise := range r.all() {
-		event = append(event, noise.Event())
-	}
 	_, sums := a.Curve.(exprCurve)
 	return &stage{
-		event:   event,
+		event:   composed(r.all()),
 		seconds: a.seconds(s),
 		sums:    sums,
 		passes:  1 + r.steps + passesOfSplit(s)*len(r.splitNoises()),

@@ -18,6 +18,10 @@ type newtonFirst struct {
 	lengths, targets *mech.Histogram
 }
 
+// newtonTooLong is jointTooLong of a Newton. It is higher because the start corrects for scales that are far
+// too small less well than JointMoments.
+const newtonTooLong = 30
+
 // first makes the first pass.
 func (f *newtonFit) first(x table.Data, src *mech.Source) {
 	seen := f.sumFirst(x)
@@ -167,6 +171,10 @@ func (f *newtonFit) boundByWeights(s *newtonStart) {
 	f.common = min(1, max(minCommon*mean, affordable))
 	f.own = mean / f.common
 }
+
+// minCommon times the mean weight is the least by which rows are bounded. More would cost noise where max_weight is
+// far above all weights, and less would bias more designs.
+const minCommon = 3
 
 // noiseOfCommon is the noise of the last score, in deviations of sampling, up to which rows are bounded by more than
 // minCommon times the mean weight; for counts, whose scores are bounded by far more than most are, noiseOfCounts.

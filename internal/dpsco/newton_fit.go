@@ -200,19 +200,18 @@ func (f *newtonFit) sumStep(t int, x table.Data) newtonSums {
 			rows.rowBlock = r
 			rows.weigh(f.Curve, f.limit, f.bound, f.common)
 			rows.addScore(s, f.limit, f.shells(t))
-			switch {
-			case !last:
-				rows.addCurvature(c, rows.robust, f.bound)
-				r.count(p, func(i int) float64 { return rows.tail[i] / f.Curve.size() * r.length[i] })
-				r.count(l, func(i int) float64 { return math.Sqrt(rows.robust[i]) * r.length[i] })
-				if huber {
-					r.countFirst(e, r.e, f.delta)
-				}
-			default:
+			if last {
 				rows.addCurvature(c, rows.model, f.bound)
 				if f.Intervals {
 					rows.addMeat(m, f.limit)
 				}
+				return
+			}
+			rows.addCurvature(c, rows.robust, f.bound)
+			r.count(p, func(i int) float64 { return rows.tail[i] / f.Curve.size() * r.length[i] })
+			r.count(l, func(i int) float64 { return math.Sqrt(rows.robust[i]) * r.length[i] })
+			if huber {
+				r.countFirst(e, r.e, f.delta)
 			}
 		}
 	})
@@ -316,11 +315,9 @@ func (f *newtonFit) hidesALabel() bool {
 // half a dozen bins without any of these being visible.
 const maxHiddenLabels = 20
 
-// minCommon times the mean weight is the least by which rows are bounded. More would cost noise where max_weight is
-// far above all weights, and less would bias more designs.
-const minCommon = 3
-
-// meanCurvature is the curvature along the constant or, without one, the mean over all directions.
+// meanCurvature is the curvature along the constant or, without one, the mean over all directions. That of counts is at
+// least as large as its noise, or as that of a mean count of 1: where a fit has gone too far noise may leave nothing of it,
+// or less, and steps measured by that would hardly be made.
 func (f *newtonFit) meanCurvature() float64 {
 	var t, whitened mat.Dense
 	_ = t.Solve(f.p, f.whitened) // an error only reports bad conditioning
@@ -330,5 +327,9 @@ func (f *newtonFit) meanCurvature() float64 {
 	if f.shape.Intercept {
 		mean = f.h.At(0, 0) / square(f.p.At(0, 0))
 	}
-	return numeric.ClampBetween(mean, f.Curve.least()*f.weights, f.Curve.most())
+	least := f.Curve.least() * f.weights
+	if f.Curve.counted() != nil && f.shape.Intercept {
+		least = max(least, min(f.hDeviation/square(f.p.At(0, 0)), f.weights))
+	}
+	return numeric.ClampBetween(mean, least, f.Curve.most())
 }

@@ -26,7 +26,6 @@ type information struct{ moments, score, momentsAlone float64 }
 var (
 	newtonOfLabels = information{moments: 0.12, score: 0.0125, momentsAlone: 0.03}
 	newtonOfHuber  = information{moments: 0.07, score: 0.006, momentsAlone: 0.025}
-	jointMoments   = information{moments: 0.075, score: 0.0045, momentsAlone: 0.03}
 )
 
 // enough reports whether the noise is within those bounds, a function of public facts. By groups, for which

@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -67,17 +68,11 @@ func (p *problem) defaults() error {
 		plan.SetDefault(&p.HuberDelta, 1)
 		p.Loss = loss.Huber{Delta: p.HuberDelta}
 	}
-	if p.Method == "" {
-		p.Method = catalogue.MethodAuto
-	}
+	p.Method = cmp.Or(p.Method, catalogue.MethodAuto)
+	p.Penalty = cmp.Or(p.Penalty, catalogue.PenaltyNone)
+	p.Pool = cmp.Or(p.Pool, catalogue.PoolShrink)
 	if p.counts() && !fitsLoss(p.Loss, p.Method) {
 		return fmt.Errorf("%w: method %q needs a bounded derivative, and that of a count's loss has no bound; ask for method %q", plan.ErrParameter, p.Method, catalogue.MethodAuto)
-	}
-	if p.Penalty == "" {
-		p.Penalty = catalogue.PenaltyNone
-	}
-	if p.Pool == "" {
-		p.Pool = catalogue.PoolShrink
 	}
 	p.radiusAsked, p.scaleAsked = p.Radius != 0, p.ResidualScale != 0
 	plan.SetDefault(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
@@ -128,12 +123,17 @@ func (p *problem) chooseWhitening() {
 			p.why = "whitening and a robust descent serve skewed and badly conditioned features"
 		}
 	}
-	if p.Whitening == catalogue.WhiteningOn || p.Whitening == catalogue.WhiteningOff {
-		return
-	}
-	p.Whitening = catalogue.WhiteningOff
-	if p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodAuto && !few {
+	p.setWhitening(p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodAuto && !few)
+}
+
+// setWhitening sets whether rows are whitened, unless the request says it.
+func (p *problem) setWhitening(on bool) {
+	switch {
+	case p.Whitening == catalogue.WhiteningOn, p.Whitening == catalogue.WhiteningOff:
+	case on:
 		p.Whitening = catalogue.WhiteningOn
+	default:
+		p.Whitening = catalogue.WhiteningOff
 	}
 }
 

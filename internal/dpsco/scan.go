@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/dpsco/plan"
 	"dpsidecar/internal/dpsco/table"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -73,6 +74,14 @@ func releaseCounts(parts []*mech.Histogram, noise mech.Gaussian, src *mech.Sourc
 func releaseMagnitudes(h *mech.Histogram, noise mech.Gaussian, unit, limit float64, n int, src *mech.Source) *magnitude.Histogram {
 	noisy := releaseCounts([]*mech.Histogram{h}, noise, src)
 	return magnitude.Read(noisy[0], noise.NoiseMultiplier*math.Sqrt2, unit, limit, float64(n))
+}
+
+// composed is the event of releases with the given noises.
+func composed(noises []mech.Gaussian) (event privacy.Compose) {
+	for _, noise := range noises {
+		event = append(event, noise.Event())
+	}
+	return event
 }
 
 // checkReleases reports whether releases with the given noises, of second moments under the given contracts

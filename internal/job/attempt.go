@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -283,6 +284,9 @@ func (s *Sidecar) planAndCharge(ctx context.Context, c *claim, n int64) (*plan.P
 func (s *Sidecar) check(c *claim, n int64) (*plan.Plan, placement, error) {
 	if n < 1 {
 		return nil, "", c.noRows()
+	}
+	if twice := c.namedTwice(); twice != "" {
+		return nil, "", &failure{"22023", "column " + strconv.Quote(twice) + " is named twice", "Name every column once. " + nothingSpent}
 	}
 	plan, err := s.plan(c, n)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -148,6 +149,22 @@ func TestADesignNamesItsColumns(t *testing.T) {
 	}
 	if want := []table.Term{{Column: 1}, {Column: 2, Level: 1}, {Column: 2, Level: 2}, {Column: 3}}; !slices.Equal(x.Features, want) {
 		t.Errorf("features %v, want %v", x.Features, want)
+	}
+}
+
+// A request that names a column twice, as for groups and as an offset, is refused before its charge, however it came
+// into the queue.
+func TestAColumnIsReadOnce(t *testing.T) {
+	c := new(claim)
+	c.Model, c.Request.Target, c.Request.Features = "linear", "y", []string{"age"}
+	c.Request.Options = map[string]any{"offset": "flag"}
+	if twice := c.namedTwice(); twice != "" {
+		t.Errorf("%q is named once", twice)
+	}
+	c.Request.Options["by"] = "flag"
+	_, _, err := new(Sidecar).check(c, 1000)
+	if f := new(failure); !errors.As(err, &f) || f.sqlstate != "22023" || !strings.Contains(f.message, `"flag"`) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -108,6 +108,17 @@ func (c *claim) columns() []string {
 	return columns
 }
 
+// namedTwice returns a column that a fit would read twice; empty if there is none. Columns are told apart by their names.
+func (c *claim) namedTwice() string {
+	columns := c.columns()
+	for i, column := range columns {
+		if slices.Contains(columns[:i], column) {
+			return column
+		}
+	}
+	return ""
+}
+
 // by returns the category column that divides the rows into groups; empty without groups.
 func (c *claim) by() string {
 	if c.Scored != nil {

@@ -171,6 +171,7 @@ BEGIN
   ELSIF dp_int.source_number(d.relid, d.unit) <> d.unit_number THEN
     RAISE EXCEPTION 'its unit was another column % than the one of that name now', d.unit_source;
   END IF;
+  PERFORM dp_int.refuse_other_unit(d.account, d.relid, d.unit, d.unit_source);  -- keys may have gone since
   IF d.block IS NOT NULL THEN
     PERFORM dp_int.recheck_block(d);
   END IF;

@@ -346,6 +346,10 @@ BEGIN
   clean := dp_int.check_options(p_model, options, features, (d.categories || chosen) -> target::text);
   d := dp_int.with_levels_of(d, clean ->> 'by');
   PERFORM dp_int.check_by(d, target || features, clean ->> 'by');
+  IF (clean ->> 'by')::name = ANY (dp_int.beside_columns(p_model, clean)) THEN
+    RAISE EXCEPTION '"%" cannot make the groups and be an offset or exposure too', clean ->> 'by'
+      USING ERRCODE = '22023', HINT = 'Within a group it is the same for everybody. Name another column, or leave the option out. No privacy budget was spent.';
+  END IF;
   r.body := jsonb_build_object('model', p_model, 'eps', r.eps, 'delta', r.delta, 'target', target, 'features', features, 'intercept', intercept, 'options', clean)
             || dp_int.levels_of_request(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL), chosen);
   r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body)) || dp_int.over_of_request(over);

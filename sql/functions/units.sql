@@ -123,14 +123,20 @@ BEGIN
    WHERE p_unit IS NOT NULL AND c.oid NOT IN (SELECT b.relid FROM dp_int.base_relations(p_relid) b);
 END $$;
 
+-- Is a column unique in all rows that a query of the table reads? An index that could not be built to its end is not
+-- kept to, and one of a table does not hold for the children that inherit from it.
+CREATE OR REPLACE FUNCTION dp_int.is_key(p_relid oid, p_attnum int2) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = p_relid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = p_attnum)
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class c ON c.oid = h.inhparent WHERE h.inhparent = p_relid AND c.relkind <> 'p')
+$$;
+
 -- The definition of a person of a unit, as a text that is equal for equal definitions: a row of the table
 -- to which the unit refers, or of which it is a key, or else a value of the unit.
 CREATE OR REPLACE FUNCTION dp_int.person_of(p_relid oid, p_unit name) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  RETURN (SELECT format('%s %s', r.relid, CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_index i
-                                                             WHERE i.indrelid = r.relid AND i.indisunique AND i.indpred IS NULL AND i.indkey::text = r.attnum::text)
-                                               THEN 0 ELSE r.attnum END)
+  RETURN (SELECT format('%s %s', r.relid, CASE WHEN dp_int.is_key(r.relid, r.attnum) THEN 0 ELSE r.attnum END)
             FROM dp_int.referenced(p_relid, p_unit) r
            ORDER BY r.step DESC, r.relid
            LIMIT 1);
@@ -249,7 +255,7 @@ BEGIN
               FROM dp_int.base_relations(p_relid) b
               JOIN pg_catalog.pg_constraint k ON k.conrelid = b.relid AND k.contype = 'f' AND k.conparentid = 0 AND dp_int.referring(k) IS NOT NULL AND k.confrelid <> k.conrelid
               JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = k.conkey[1]
-             WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = b.relid AND i.indisunique AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
+             WHERE NOT dp_int.is_key(b.relid, a.attnum)
                AND NOT EXISTS (SELECT FROM unnest(p_columns) AS c, dp_int.source_column(p_relid, c) AS s WHERE s.relid = b.relid AND s.attnum = a.attnum)) AS r
      WHERE r.n <= 3;
     IF refers IS NOT NULL THEN

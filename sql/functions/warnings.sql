@@ -50,7 +50,7 @@ $$;
 
 -- The number of rows from which the default method of a model gives intervals, as far as public facts
 -- decide; NULL where they do not. p_sources: columns that the coefficients are made of, the intercept
--- included. Each bound is a ratio of noise to rows, of second moments or of a score, in newton_recipe.go. With
+-- included. Each bound is a ratio of noise to rows, of second moments or of a score, in joint_recipe.go and newton_recipe.go. With
 -- fewer rows auto takes a descent, which has no intervals, nor has joint_moments by name (TestWhoSpendsIsToldThatThereWillBeNoInterval).
 CREATE OR REPLACE FUNCTION dp_int.rows_for_intervals(p_model text, p_coefficients int, p_sources int, p_eps float8, p_delta float8) RETURNS float8
 LANGUAGE sql STABLE AS $$
@@ -89,7 +89,7 @@ BEGIN
   RETURN format('low information: no coefficient will have an interval at eps %s; that takes about %s %s, or fewer coefficients', eps, dp_int.two_digits_up(needed), p_of);
 END $$;
 
--- The number of rows from which a fit of the quantile p_tau lands near it where residuals are small beside the target's scale:
+-- The number of rows from which a fit of the quantile tau lands near it where residuals are small beside the target's scale:
 -- fits in stages look how far it is (attainableLevel in l1_staged_shares.go), objective perturbation does not.
 CREATE OR REPLACE FUNCTION dp_int.rows_for_quantile(p_options jsonb, p_coefficients int, p_eps float8) RETURNS float8
 LANGUAGE sql STABLE AS $$
