@@ -547,6 +547,9 @@ func (f *jointFit) proximal(w []float64) { linalg.ProximalStep(f.Psi, f.p, w, 1)
 func (f *jointFit) finish() release.Result {
 	keeps, drift := f.keeps()
 	r := release.Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptIntercept(f.interceptKeep())), NoiseCovariance: f.noise(keeps, drift)}
+	if r.NoiseCovariance != nil {
+		r.NoiseUnknown = f.movedTooFar()
+	}
 	f.errors(&r)
 	return r
 }

@@ -61,6 +61,37 @@ func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 	return total
 }
 
+// maxToldStep is the largest change of predictions by the step, as a multiple of what residuals are cut to or, if that is
+// larger, of the median residual, that the noise of a coefficient is told with.
+const maxToldStep = 0.5
+
+// movedTooFar returns the slopes of which noise tells too little: the unshrunk step moves the predictions of the rows that
+// determine one so far that what the cuts leave of their residuals, and what shrinkage keeps of the step, differs between
+// releases. These rows are those with a flag, however few; those of a number are as large as its root mean square. Other
+// features follow by their correlations. A flag is 0 or 1, so that its mean is its mean square.
+func (f *jointFit) movedTooFar() (far []int) {
+	var inverse, before, back mat.Dense
+	var along mat.VecDense
+	_ = inverse.Inverse(f.q) // an error only reports bad conditioning
+	before.Mul(f.p, &inverse)
+	_ = back.Inverse(&before)
+	moments := linalg.Sandwich(mat.DenseCopyOf(back.T()), f.h)
+	along.MulVec(moments, mat.NewVecDense(f.shape.D, linalg.Times(f.p, f.correction(f.kept, nil))))
+	length := func(j int) float64 { return mat.Norm(back.ColView(j), 2) }
+	median := f.residuals.Quantile(0.5)
+	for j := f.first(); j < f.shape.D; j++ {
+		size, moment := 1.0, moments.At(j, j)
+		if noise := f.hDeviation * length(j) * max(length(0), length(j)); f.shape.Intercept && math.Abs(moment-moments.At(0, j)) > surelyMoves*noise {
+			size = math.Sqrt(max(0, moment))
+		}
+		cut := f.stepCuts.inner / (size * floats.Norm(f.p.RawRowView(j)[f.first():], 2))
+		if size*math.Abs(along.AtVec(j)) > maxToldStep*max(cut, median)*moment {
+			far = append(far, j)
+		}
+	}
+	return far
+}
+
 // momentNoiseOf returns the covariance of (QA')'E(QD), the change of the coefficients when noise E is added to
 // the second moments, where D is the correction and A, influences, maps it to the coefficients.
 func (f *jointFit) momentNoiseOf(influences mat.Matrix, correction []float64) *mat.SymDense {
