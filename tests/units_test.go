@@ -115,9 +115,14 @@ func TestAUnitThatIsNoKeyIsAnotherOne(t *testing.T) {
 		_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, base+"_key")
 		return err
 	}
-	w.exec(w.steward, `SELECT dp_grant($1, $2)`, base+"_key", w.person)
+	for _, name := range []string{"_key", "_key_visits"} {
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, base+name, w.person)
+	}
 	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%[1]s_key DROP CONSTRAINT %[1]s_ssn; UPDATE public.%[1]s_key SET ssn = ssn / 2`, base))
-	w.wantError(ask(), "DP004", "by another unit")
+	w.wantError(ask(), "DP004", "was a key, and is none any more")
+	if _, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, base+"_key_visits"); err != nil {
+		t.Error(err)
+	}
 	w.exec(w.super, fmt.Sprintf(`UPDATE public.%[1]s_key SET ssn = id; ALTER TABLE public.%[1]s_key ADD CONSTRAINT %[1]s_ssn UNIQUE (ssn)`, base))
 	if err := ask(); err != nil {
 		t.Error(err)

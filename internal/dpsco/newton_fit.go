@@ -316,8 +316,8 @@ func (f *newtonFit) hidesALabel() bool {
 const maxHiddenLabels = 20
 
 // meanCurvature is the curvature along the constant or, without one, the mean over all directions. That of counts is at
-// least as large as its noise, or as that of a mean count of 1: where a fit has gone too far noise may leave nothing of it,
-// or less, and steps measured by that would hardly be made.
+// least as large as its noise or, if that is less, as that of a mean count of one scale of the target: where a fit has gone
+// too far noise may leave nothing of it, or less, and steps measured by that would hardly be made.
 func (f *newtonFit) meanCurvature() float64 {
 	var t, whitened mat.Dense
 	_ = t.Solve(f.p, f.whitened) // an error only reports bad conditioning

@@ -204,6 +204,9 @@ func (a Scaled) unscaleResult(r *release.Result) {
 	for _, m := range []*mat.SymDense{r.Covariance, r.Bias, r.NoiseCovariance} {
 		a.moveProducts(m)
 	}
+	if slices.ContainsFunc(r.NoiseUnknown, func(j int) bool { return j > 0 && a.centres()[j-1] != 0 }) && !slices.Contains(r.NoiseUnknown, 0) {
+		r.NoiseUnknown = append([]int{0}, r.NoiseUnknown...) // the constant now has a part of that coefficient's noise
+	}
 	if r.Low != nil {
 		a.moveInterval(r)
 	}

@@ -264,10 +264,10 @@ type former struct {
 const similarNoise = 1.5
 
 // whyNoEstimate lists the reasons why a release may have no estimate of its noise.
-const whyNoEstimate = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, it made fits on the way wrong by a good part of the residuals, it moves every coefficient far, a few rows carry them, the radius moves them, or this method never tells"
+const whyNoEstimate = "Noise hid too much of how features spread and go together, it left nothing of the coefficients or moved all of them far, it made fits on the way wrong by a good part of the residuals, a few rows carry them, the radius moves them, or this method never tells"
 
 // movedTooFar explains why there is no forecast for a term where others have one.
-const movedTooFar = "not known: noise or the last step of that release moves it so far that how much its rows tell differs between releases; ask with more eps, or leave the feature out if few rows have it"
+const movedTooFar = "not known: noise or the last step of that release moves it so far that how much its rows tell differs between releases; ask with more eps; a feature that few rows have can be left out"
 
 // forecast returns the standard deviation of the noise of a term, at the given ratio to that of the release, or why it is
 // not known.

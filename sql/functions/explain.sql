@@ -35,8 +35,8 @@ BEGIN
 END $$;
 
 -- The release of the same coefficients of the same model under the same scales and options, from which
--- dp_explain forecasts the noise: first those that record the noise of their coefficients, of these the
--- one with the eps nearest to the request's, of several the latest. Only the newest thousand releases of
+-- dp_explain forecasts the noise: first those that record the noise of coefficients, of these those near
+-- enough in eps, of these those that record it of all, then the nearest, of several the latest. Only the newest thousand releases of
 -- the model are compared: to compare every one took seconds where there were 100,000. A release without
 -- recorded noise is returned without it; NULL where there is no release. Releases are public to all who may
 -- ask about their data set. The options that are left out of the comparison choose a method, which the
@@ -57,7 +57,8 @@ LANGUAGE sql STABLE AS $$
      AND (j.request -> 'options') - '{method,residual_scale,sample_rows}'::text[] = (p_request -> 'options') - '{method,residual_scale,sample_rows}'::text[]
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
-   ORDER BY bool_or(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
+   ORDER BY bool_or(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)) > ln(1.5), bool_and(c.noise > 0) IS NOT TRUE,
+            abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
    LIMIT 1
 $$;
 

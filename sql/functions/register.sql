@@ -156,6 +156,8 @@ END $$;
 -- Raises where the relation of a data set, its columns, unit or blocks are not what was registered, or dp_sidecar may not read it.
 CREATE OR REPLACE FUNCTION dp_int.refuse_changed(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  person text;
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                   WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
@@ -171,7 +173,11 @@ BEGIN
   ELSIF dp_int.source_number(d.relid, d.unit) <> d.unit_number THEN
     RAISE EXCEPTION 'its unit was another column % than the one of that name now', d.unit_source;
   END IF;
-  PERFORM dp_int.refuse_other_unit(d.account, d.relid, d.unit, d.unit_source);  -- keys may have gone since
+  person := dp_int.person_of(d.relid, d.unit);
+  IF d.person LIKE '% 0' AND person NOT LIKE '% 0' AND split_part(person, ' ', 1) = split_part(d.person, ' ', 1) THEN
+    RAISE EXCEPTION 'its unit, %, was a key, and is none any more', d.unit_source
+      USING HINT = 'Let the owner make the column that tells persons apart unique again, by an index that is valid and of a table without children, as it was.';
+  END IF;
   IF d.block IS NOT NULL THEN
     PERFORM dp_int.recheck_block(d);
   END IF;
@@ -336,6 +342,7 @@ BEGIN
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = d.relid;
   d.max_rows := CASE WHEN d.unit IS NOT NULL THEN coalesce(d.max_rows, 8) END;
   d.unit_number := dp_int.source_number(d.relid, d.unit);
+  d.person := dp_int.person_of(d.relid, d.unit);
   d.row_count := CASE WHEN d.block IS NULL THEN d.persons END;
   d.block_number := dp_int.source_number(d.relid, d.block);
   d.block_type := dp_int.column_type(d.relid, d.block);
@@ -406,10 +413,10 @@ BEGIN
   SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(d.relid, d.unit) k GROUP BY k.relid, k.relation
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
-                              unit, max_rows, persons, unit_source, unit_number, row_count,
+                              unit, max_rows, persons, unit_source, unit_number, person, row_count,
                               block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement, distribution, definition, foreign_parts)
   VALUES (d.name, a.id, d.relid, d.schema_name, d.relation_name, d.target, d.features, d.scales, d.labels, d.categories, d.options, d.epsilon, d.delta, d.cap, d.default_delta, d.registered_by,
-          d.unit, d.max_rows, d.persons, d.unit_source, d.unit_number, d.row_count,
+          d.unit, d.max_rows, d.persons, d.unit_source, d.unit_number, d.person, d.row_count,
           d.block, d.block_source, d.block_number, d.block_type, d.block_rows, d.block_is_fixed, d.block_fixed_by, d.placement, d.distribution, d.definition, d.foreign_parts)
   RETURNING * INTO d;
   INSERT INTO dp_int.turnstile VALUES (d.id);

@@ -510,11 +510,13 @@ END $$;
 
 -- Stores the hash of the present definitions for registered data sets with the option total that have none:
 -- they were registered before hashes were stored, or a migration found that theirs still held. The statement that they
--- are total is taken to be about the present definitions, because no earlier ones are known.
+-- are total is taken to be about the present definitions, because no earlier ones are known. In the same way it says what a
+-- person of a unit is.
 CREATE OR REPLACE FUNCTION dp_int.bring_definitions() RETURNS void
 LANGUAGE sql VOLATILE AS $$
   UPDATE dp_int.dataset d SET definition = coalesce(d.definition, dp_int.definition(d.relid)), foreign_parts = coalesce(d.foreign_parts, dp_int.foreign_parts(d.relid))
-   WHERE (d.definition IS NULL OR d.foreign_parts IS NULL) AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean
+   WHERE (d.definition IS NULL OR d.foreign_parts IS NULL) AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean;
+  UPDATE dp_int.dataset d SET person = dp_int.person_of(d.relid, d.unit) WHERE d.person IS NULL AND d.unit IS NOT NULL AND d.unregistered_at IS NULL
 $$;
 
 -- The first view with security_invoker, when any view on the way is not plain, else NULL. Such a view

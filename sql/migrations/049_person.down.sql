@@ -1,0 +1,6 @@
+BEGIN;
+SET LOCAL ROLE dp_owner;
+
+ALTER TABLE dp_int.dataset DROP COLUMN IF EXISTS person;
+
+COMMIT;
