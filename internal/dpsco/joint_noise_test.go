@@ -176,6 +176,20 @@ func TestNoisyPilotFitsDoNotTell(t *testing.T) {
 	}
 }
 
+// withinTwo returns half of the width of the middle 68 % of estimates, and how many of the told deviations are within a factor
+// of two of it.
+func withinTwo(estimates, told []float64) (seen float64, within int) {
+	slices.Sort(estimates)
+	at := func(p float64) float64 { return estimates[int(p*float64(len(estimates))+0.5)] }
+	seen = (at(0.83) - at(0.16)) / 2
+	for _, v := range told {
+		if v > seen/2 && v < 2*seen {
+			within++
+		}
+	}
+	return seen, within
+}
+
 // The rows of a rare flag are long, and most of what they add to the step is cut: it takes away little of the pilot fit's error
 // there. Taken to follow as other rows do, releases told .4 and .7 of what is seen, and 1 and 31 of 60 within a factor of two.
 // With weights their residuals count more: taken for those of a typical weight, 25 of 40. Seeds are fixed.
@@ -209,13 +223,7 @@ func TestRareFlagsTellTheirNoise(t *testing.T) {
 				told = append(told, math.Sqrt(out.NoiseCovariance.At(2, 2)))
 			}
 		}
-		slices.Sort(slopes)
-		seen, within := (slopes[33]-slopes[6])/2, 0 // the middle 68 %
-		for _, v := range told {
-			if v > seen/2 && v < 2*seen {
-				within++
-			}
-		}
+		seen, within := withinTwo(slopes, told)
 		t.Logf("%+v: %.3f is seen; %d of %d within a factor of two", c, seen, within, len(told))
 		if len(told) < 30 || within < len(told)*3/4 {
 			t.Errorf("%+v: expected three of four", c)
@@ -262,13 +270,7 @@ func TestEffectsOfRareFlagsTellTheirNoiseOrNothing(t *testing.T) {
 				others++
 			}
 		}
-		slices.Sort(slopes)
-		seen, good := (slopes[33]-slopes[6])/2, 0 // the middle 68 %
-		for _, v := range told {
-			if v > seen/2 && v < 2*seen {
-				good++
-			}
-		}
+		seen, good := withinTwo(slopes, told)
 		t.Logf("%+v: %.3f is seen; %d of %d within a factor of two", c, seen, good, len(told))
 		figures, within = figures+len(told), within+good
 	}
@@ -305,14 +307,7 @@ func TestRareFlagsOfLabelsTellTheirNoiseOrNothing(t *testing.T) {
 				others++
 			}
 		}
-		slices.Sort(slopes)
-		seen := (slopes[33] - slopes[6]) / 2 // the middle 68 %
-		good := 0
-		for _, v := range told {
-			if v > seen/2 && v < 2*seen {
-				good++
-			}
-		}
+		seen, good := withinTwo(slopes, told)
 		t.Logf("%v of labels, eps %v: %.3f is seen; %d of %d within a factor of two", c.labels, c.eps, seen, good, len(told))
 		figures, within = figures+len(told), within+good
 	}
