@@ -119,7 +119,7 @@ func TestAUnitThatIsNoKeyIsAnotherOne(t *testing.T) {
 		w.exec(w.steward, `SELECT dp_grant($1, $2)`, base+name, w.person)
 	}
 	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%[1]s_key DROP CONSTRAINT %[1]s_ssn; UPDATE public.%[1]s_key SET ssn = ssn / 2`, base))
-	w.wantError(ask(), "DP004", "was a key, and is none any more")
+	w.wantError(ask(), "DP004", "which is none any more")
 	if _, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, base+"_key_visits"); err != nil {
 		t.Error(err)
 	}
@@ -127,6 +127,33 @@ func TestAUnitThatIsNoKeyIsAnotherOne(t *testing.T) {
 	if err := ask(); err != nil {
 		t.Error(err)
 	}
+	// A key that came after the registration has let the visits in, and a foreign key of the column hides nothing.
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_late AS SELECT i AS id, i AS ssn, 10 * random() AS y, random() AS x FROM generate_series(1, 300) i;
+		ALTER TABLE public.%[1]s_late ADD PRIMARY KEY (id);
+		CREATE TABLE public.%[1]s_late_visits AS SELECT i AS patient, 10 * random() AS y, random() AS x FROM generate_series(1, 300) i;
+		ALTER TABLE public.%[1]s_late_visits ADD FOREIGN KEY (patient) REFERENCES public.%[1]s_late;
+		CREATE TABLE public.%[1]s_codes AS SELECT i AS ssn FROM generate_series(0, 300) i;
+		ALTER TABLE public.%[1]s_codes ADD PRIMARY KEY (ssn);
+		GRANT SELECT ON public.%[1]s_late, public.%[1]s_late_visits TO dp_sidecar`, base))
+	if err := register("_late", "ssn"); err != nil {
+		t.Fatal(err)
+	}
+	w.wantError(register("_late_visits", "patient"), "22023", "by another unit")
+	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%[1]s_late ADD CONSTRAINT %[1]s_lately UNIQUE (ssn)`, base))
+	if err := register("_late_visits", "patient"); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, base+"_late", w.person)
+	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%[1]s_late DROP CONSTRAINT %[1]s_lately; UPDATE public.%[1]s_late SET ssn = ssn / 2`, base))
+	late := func() error {
+		_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, base+"_late")
+		return err
+	}
+	w.wantError(late(), "DP004", "which is none any more")
+	w.exec(w.super, `SELECT dp_int.rebind_relations()`) // as in a copy that lacks the key
+	w.wantError(late(), "DP004", "which is none any more")
+	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%[1]s_late ADD FOREIGN KEY (ssn) REFERENCES public.%[1]s_codes`, base))
+	w.wantError(late(), "DP004", "which is none any more")
 	w.exec(w.super, fmt.Sprintf(`DROP TABLE public.%s_key_visits`, base)) // a data set of the account whose table is gone is no obstacle
 	if _, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.9)`, base+"_key"); err != nil {
 		t.Error(err)

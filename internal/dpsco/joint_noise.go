@@ -80,9 +80,12 @@ func (f *jointFit) movedTooFar() (far []int) {
 	length := func(j int) float64 { return mat.Norm(back.ColView(j), 2) }
 	median := f.residuals.Quantile(0.5)
 	for j := f.first(); j < f.shape.D; j++ {
-		size, moment := 1.0, moments.At(j, j)
-		if noise := f.hDeviation * length(j) * max(length(0), length(j)); f.shape.Intercept && math.Abs(moment-moments.At(0, j)) > surelyMoves*noise {
-			size = math.Sqrt(max(0, moment))
+		moment := moments.At(j, j)
+		size := math.Sqrt(max(0, moment))
+		if noise := f.hDeviation * length(j) * max(length(0), length(j)); f.shape.Intercept && math.Abs(moment-moments.At(0, j)) <= surelyMoves*noise {
+			if size = 1; f.weighted {
+				size = math.Sqrt(f.counted())
+			}
 		}
 		cut := f.stepCuts.inner / (size * floats.Norm(f.p.RawRowView(j)[f.first():], 2))
 		if size*math.Abs(along.AtVec(j)) > maxToldStep*max(cut, median)*moment {

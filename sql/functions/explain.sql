@@ -57,7 +57,7 @@ LANGUAGE sql STABLE AS $$
      AND (j.request -> 'options') - '{method,residual_scale,sample_rows}'::text[] = (p_request -> 'options') - '{method,residual_scale,sample_rows}'::text[]
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
-   ORDER BY bool_or(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)) > ln(1.5), bool_and(c.noise > 0) IS NOT TRUE,
+   ORDER BY bool_or(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)) > ln(1.5), bool_and(coalesce(c.noise > 0, false)) IS NOT TRUE,
             abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
    LIMIT 1
 $$;

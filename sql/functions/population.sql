@@ -23,7 +23,9 @@ BEGIN
   SELECT k.account, k.relid, k.relation, bool_or(k.current), bool_and(k.child) FROM unnest(known) k GROUP BY k.account, k.relid, k.relation;
   UPDATE dp_int.dataset d
      SET relid = coalesce((SELECT c.oid FROM dp_int.named_relations() c WHERE c.name = format('%I.%I', d.schema_name, d.relation_name)), 0);
-  UPDATE dp_int.dataset d SET unit_number = dp_int.source_number(d.relid, d.unit), person = dp_int.person_of(d.relid, d.unit) WHERE d.unit IS NOT NULL;  -- a restored dump renumbers columns
+  UPDATE dp_int.dataset d SET unit_number = dp_int.source_number(d.relid, d.unit),
+         person = CASE WHEN d.person LIKE '% 0' THEN split_part(dp_int.person_of(d.relid, d.unit), ' ', 1) || ' 0' ELSE dp_int.person_of(d.relid, d.unit) END
+   WHERE d.unit IS NOT NULL;  -- a restored dump renumbers relations and columns, and may lack a key
   UPDATE dp_int.dataset d SET block_number = coalesce(dp_int.source_number(d.relid, d.block), 0) WHERE d.block IS NOT NULL;
   UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid), foreign_parts = dp_int.foreign_parts(d.relid) WHERE d.definition IS NOT NULL;
 END $$;

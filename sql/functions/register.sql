@@ -156,8 +156,6 @@ END $$;
 -- Raises where the relation of a data set, its columns, unit or blocks are not what was registered, or dp_sidecar may not read it.
 CREATE OR REPLACE FUNCTION dp_int.refuse_changed(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  person text;
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                   WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
@@ -173,10 +171,10 @@ BEGIN
   ELSIF dp_int.source_number(d.relid, d.unit) <> d.unit_number THEN
     RAISE EXCEPTION 'its unit was another column % than the one of that name now', d.unit_source;
   END IF;
-  person := dp_int.person_of(d.relid, d.unit);
-  IF d.person LIKE '% 0' AND person NOT LIKE '% 0' AND split_part(person, ' ', 1) = split_part(d.person, ' ', 1) THEN
-    RAISE EXCEPTION 'its unit, %, was a key, and is none any more', d.unit_source
-      USING HINT = 'Let the owner make the column that tells persons apart unique again, by an index that is valid and of a table without children, as it was.';
+  IF d.person LIKE '% 0' AND EXISTS (SELECT FROM dp_int.referenced(d.relid, d.unit) r
+                                      WHERE r.relid = split_part(d.person, ' ', 1)::oid AND NOT dp_int.is_key(r.relid, r.attnum)) THEN
+    RAISE EXCEPTION 'its unit, %, was a key or referred to one, which is none any more', d.unit_source
+      USING HINT = 'Let the owner of that key make it unique again, by a valid index of a table from which no other inherits, as it was.';
   END IF;
   IF d.block IS NOT NULL THEN
     PERFORM dp_int.recheck_block(d);
@@ -420,6 +418,9 @@ BEGIN
           d.block, d.block_source, d.block_number, d.block_type, d.block_rows, d.block_is_fixed, d.block_fixed_by, d.placement, d.distribution, d.definition, d.foreign_parts)
   RETURNING * INTO d;
   INSERT INTO dp_int.turnstile VALUES (d.id);
+  -- What has become a key since its registration lets others into the account, and so must stay one.
+  UPDATE dp_int.dataset o SET person = dp_int.person_of(o.relid, o.unit)
+   WHERE o.account = a.id AND o.unregistered_at IS NULL AND o.person NOT LIKE '% 0' AND dp_int.person_of(o.relid, o.unit) LIKE '% 0';
   PERFORM dp_int.ledger_budget(a.id, d.name, dp.caller(), jsonb_build_object('budget',
     dp_int.describe_budget(a, d.epsilon, d.delta) || jsonb_build_object('relation', d.relid::regclass::text) || d.options
       || CASE WHEN d.block IS NOT NULL AND dp_int.mixes_rows(d.relid) THEN '{"mixes_rows": true}' ELSE '{}' END::jsonb
