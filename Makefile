@@ -37,7 +37,7 @@ demo-picture: postgres build
 test: postgres
 	@cd tests/compose && $(GO) test -count=1 ./... # reads files outside its module: never cached
 	@for target in $(FUZZ); do $(GO) test -run '^$$' -fuzz "^$${target##*:}\$$" -fuzztime 20000x "$${target%%:*}" || exit 1; done
-	@$(GO) test -timeout 40m ./tests ./... # the one that waits most begins first
+	@$(GO) test -timeout 70m ./tests ./... # the one that waits most begins first
 
 ## crash: kills sidecars at every step 300 times, breaks what else can break, prints a table
 crash: postgres
