@@ -68,7 +68,8 @@ const maxToldStep = 0.5
 // movedTooFar returns the slopes of which noise tells too little: the unshrunk step moves the predictions of the rows that
 // determine one so far that what the cuts leave of their residuals, and what shrinkage keeps of the step, differs between
 // releases. These rows are those with a flag, however few; those of a number are as large as its root mean square. Other
-// features follow by their correlations. A flag is 0 or 1, so that its mean is its mean square.
+// features follow by their correlations. A flag is 0 or 1, so that its mean is its mean square; without an intercept none is
+// told from a number. With weights its rows are taken to have a typical one.
 func (f *jointFit) movedTooFar() (far []int) {
 	var inverse, before, back mat.Dense
 	var along mat.VecDense
