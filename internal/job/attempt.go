@@ -31,12 +31,14 @@ const (
 func (s *Sidecar) attempt(working context.Context, c *claim) {
 	log := s.log.With("job", c.ID, "dataset", c.Dataset.Name, "model", c.Model, "attempt", c.Attempt)
 	log.Info("claimed", "state", c.State)
-	ctx, cancel := context.WithCancelCause(working)
-	defer cancel(nil)
-	go s.keepLease(ctx, cancel, c)
+	ctx, end := context.WithCancelCause(working)
+	defer end(nil)
+	leased, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	go s.keepLease(leased, lose, end, c)
 
-	err := s.run(ctx, c)
-	if cause := context.Cause(ctx); err != nil && cause != nil {
+	err := s.inTurn(leased, c.ID, func() error { return s.run(ctx, leased, c) })
+	if cause := context.Cause(leased); err != nil && cause != nil {
 		err = cause
 	}
 	// The record must outlive the shutdown that may have ended the attempt.
@@ -86,9 +88,28 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	}
 }
 
-// keepLease renews the lease until ctx ends. It cancels the attempt if another sidecar has the job, nobody
-// wants it, or the lease expired while the database could not be reached.
-func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc, c *claim) {
+// inTurn runs an attempt at a job once no earlier one of this sidecar runs: that may go on to its next step after its
+// lease was lost, and whether its answer is drawn by now must not be seen. It returns early when the lease is lost.
+func (s *Sidecar) inTurn(leased context.Context, job string, run func() error) error {
+	ended := make(chan struct{})
+	defer close(ended)
+	for {
+		earlier, running := s.attempts.LoadOrStore(job, ended)
+		if !running {
+			defer s.attempts.Delete(job)
+			return run()
+		}
+		select {
+		case <-earlier.(chan struct{}):
+		case <-leased.Done():
+			return leased.Err()
+		}
+	}
+}
+
+// keepLease renews the lease until ctx ends. It ends the attempt if nobody wants the job any more, and has it lose
+// its lease if another attempt has the job, or the lease expired while the database could not be reached.
+func (s *Sidecar) keepLease(ctx context.Context, lose, end context.CancelCauseFunc, c *claim) {
 	expires := time.Now().Add(s.config.Lease)
 	tick := time.NewTicker(s.config.Lease / 6)
 	defer tick.Stop()
@@ -100,18 +121,18 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 		}
 		asked := time.Now()
 		beat, done := context.WithTimeout(ctx, s.config.Lease/3)
-		var ours bool
+		var ours *bool // nil: another attempt has the job
 		err := s.autocommit.QueryRow(beat, "SELECT dp_int.job_beat($1, $2, $3)", c.ID, c.Token, s.config.Lease).Scan(&ours)
 		done()
 		switch {
-		case err == nil && ours:
-			expires = asked.Add(s.config.Lease)
+		case err == nil && ours == nil, err != nil && time.Now().After(expires):
+			lose(ledger.ErrLost)
+			return
+		case err == nil && !*ours:
+			end(errUnwanted)
+			return
 		case err == nil:
-			cancel(errUnwanted)
-			return
-		case time.Now().After(expires):
-			cancel(ledger.ErrLost)
-			return
+			expires = asked.Add(s.config.Lease)
 		}
 	}
 }

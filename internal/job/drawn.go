@@ -39,8 +39,7 @@ func (a *answer) paidBy(c *claim) bool {
 	return err == nil && sameEvent(event, a.plan.Event) && c.RowCount != nil && *c.RowCount == int64(a.plan.Shape.N)
 }
 
-// keep stores the answer of a job, and returns the one that is to be published: an earlier one, where two
-// attempts have drawn at the same time.
+// keep stores the answer of a job, and returns the one that is to be published: an earlier one, where there is one.
 func (d *drawn) keep(job string, a answer) *answer {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -77,9 +76,6 @@ func (d *drawn) forget(job string) {
 
 // notKept parks a job that was drawn and whose answer is not kept.
 const notKept parked = "its answer could not be published, and too many others wait for that"
-
-// drawnBefore parks a job of which another attempt, at the same time, has drawn an answer first: the next attempt publishes that.
-const drawnBefore parked = "another attempt has drawn its answer"
 
 // drawnFor returns what an earlier attempt has drawn under the charge of a job. If that charge was lost, in a failover or with a
 // dump that was put back, the answer is dropped: the charge of now pays for another plan.

@@ -56,7 +56,10 @@ func (s *Sidecar) checkTime(p *plan.Plan) error {
 // run takes a claimed job to its release. The privacy guarantee depends on the order: locks, the check that
 // the relation is the registered one, number of rows, plan, charge, point of no return, then the data, and
 // a public time before anything can be observed.
-func (s *Sidecar) run(ctx context.Context, c *claim) error {
+//
+// leased ends, before ctx, when the lease is lost. Somebody may have chosen that moment: any login can have renewals fail, by
+// taking all locks that the server has room for. So an attempt that has begun to read ends at its next step then, and not before.
+func (s *Sidecar) run(ctx, leased context.Context, c *claim) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	reads, ended := make(chan timetable, 1), make(chan fitted, 1)
@@ -64,28 +67,65 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 		defer close(reads)
 		ended <- s.fit(working, c, reads)
 	}()
-	t, reading := <-reads
+	var t timetable
+	var reading bool
+	select {
+	case t, reading = <-reads:
+	case <-leased.Done():
+		stop()
+		t, reading = <-reads
+	}
 	if !reading {
 		return (<-ended).err
 	}
-	f, step := fitted{err: errOutOfTime}, t.Last
-	late := time.NewTimer(time.Until(t.began.Add(t.End())))
-	defer late.Stop()
-	select {
-	case <-ctx.Done(): // the lease is lost, or the sidecar shuts down
-		return ctx.Err()
-	case f = <-ended:
-		step = t.At(time.Since(t.began))
-	case <-late.C:
+	f, step, err := t.wait(ctx, leased, ended)
+	if err != nil {
+		return err
+	}
+	stop() // what ends after its step is not kept
+	if f.err == nil {
+		f = s.keep(c, f)
 	}
 	if err := s.config.sleepUntil(ctx, t.began.Add(t.Step(step))); err != nil {
 		return err
 	}
-	err := s.publish(ctx, c, f, step)
+	err = s.publish(ctx, c, f, step)
 	if err == nil {
 		s.drawn.forget(c.ID)
 	}
 	return err
+}
+
+// wait waits for the outcome of an attempt, and returns it with its step: the last one at the latest, and where the lease is
+// lost the next one. Of an attempt that has not ended by then the outcome is an error.
+//
+// Errors: that of ctx, when the sidecar shuts down or nobody wants the job.
+func (t timetable) wait(ctx, leased context.Context, ended <-chan fitted) (f fitted, step int, err error) {
+	f, step = fitted{err: errOutOfTime}, t.Last
+	late := time.NewTimer(time.Until(t.began.Add(t.End())))
+	defer late.Stop()
+	lost := leased.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return f, step, ctx.Err()
+		case f = <-ended:
+			return f, t.At(time.Since(t.began)), nil
+		case <-late.C:
+			return f, step, nil
+		case <-lost:
+			lost, f.err, step = nil, ledger.ErrLost, t.At(time.Since(t.began))
+			late.Reset(time.Until(t.began.Add(t.Step(step))))
+		}
+	}
+}
+
+// keep keeps what an attempt has drawn until it is published.
+func (s *Sidecar) keep(c *claim, f fitted) fitted {
+	if a := s.drawn.keep(c.ID, answer{f, c.snapshot}); a != nil {
+		return a.fitted
+	}
+	return fitted{err: notKept}
 }
 
 // fit reads and fits, or returns what an earlier attempt of this sidecar has drawn. A panic becomes an error
@@ -113,15 +153,6 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	})
 	if f.err == nil && c.at != inDatabase {
 		f.result, f.err = s.runTimed(ctx, f.plan, x, src)
-	}
-	if f.err != nil {
-		return f
-	}
-	switch a := s.drawn.keep(c.ID, answer{f, c.snapshot}); {
-	case a == nil:
-		return fitted{err: notKept}
-	case a.snapshot != c.snapshot:
-		return fitted{err: drawnBefore}
 	}
 	return f
 }

@@ -295,6 +295,75 @@ func TestWhatCannotBePublishedIsNotDrawnAgain(t *testing.T) {
 	}
 }
 
+// stepAfter waits until a step of a job that reads has passed, at least so long after now, and returns the times of the next ones.
+func (w *system) stepAfter(id string, least time.Duration) (next []time.Time) {
+	w.Helper()
+	w.until("it reads", func() bool {
+		return w.text(w.super, `SELECT (state = 'reading')::text FROM dp_int.job WHERE id = $1::text::uuid`, id) == "true"
+	})
+	rows, err := w.super.Query(context.Background(), `SELECT dp_int.step(j, k) FROM dp_int.job j, generate_series(0, j.last_step) k
+		WHERE j.id = $1::text::uuid AND dp_int.step(j, k) > clock_timestamp() + $2::interval ORDER BY 1`, id, least)
+	if err == nil {
+		next, err = pgx.CollectRows(rows, pgx.RowTo[time.Time])
+	}
+	if err != nil || len(next) < 4 {
+		w.Fatalf("%v: %d steps", err, len(next))
+	}
+	time.Sleep(time.Until(next[0].Add(20 * time.Millisecond)))
+	return next[1:]
+}
+
+// Whoever chooses the moment at which a lease is lost does not see whether the fit had ended by then: it goes on to its next step.
+func TestAnAttemptThatLosesItsLeaseEndsAtAStep(t *testing.T) {
+	w := newSystem(t)
+	ended := make(chan time.Time, 1)
+	w.serve(func(c *job.Config) {
+		c.Jobs, c.Lease = 1, time.Second
+		c.Before(func(ctx context.Context) { <-ctx.Done(); ended <- time.Now() })
+	})
+	id := w.submit(1, `{}`)
+	next := w.stepAfter(id, 2*time.Second)
+	w.exec(w.super, `UPDATE dp_int.job SET token = gen_random_uuid() WHERE id = $1::text::uuid`, id)
+	if at := <-ended; at.Before(next[0]) || at.After(next[2]) {
+		t.Errorf("it ends at %v, its steps are at %v", at, next[:3])
+	}
+}
+
+// An attempt whose job another one had before it does not begin until that has ended, and publishes what it has drawn.
+func TestAttemptsAtOneJobTakeTurns(t *testing.T) {
+	w := newSystem(t)
+	var draws atomic.Int32
+	finish := make(chan struct{})
+	w.serve(func(c *job.Config) {
+		c.Jobs, c.Lease = 2, time.Second
+		c.Before(func(ctx context.Context) {
+			if draws.Add(1) == 1 {
+				select {
+				case <-finish:
+				case <-ctx.Done():
+				}
+			}
+		})
+	})
+	id := w.submit(1, `{}`)
+	w.stepAfter(id, 4*time.Second) // the next one is two seconds away
+	w.until("another attempt has it", func() bool {
+		w.exec(w.super, `UPDATE dp_int.job SET lease_until = clock_timestamp() - interval '1 s' WHERE id = $1::text::uuid AND attempt = 1`, id)
+		w.exec(w.super, `SELECT pg_notify('dp_jobs', 'queued')`)
+		return w.text(w.super, `SELECT (attempt = 2)::text FROM dp_int.job WHERE id = $1::text::uuid`, id) == "true"
+	})
+	claimed := w.text(w.super, `SELECT clock_timestamp()::text`)
+	time.Sleep(200 * time.Millisecond)
+	close(finish)
+	w.until("it is done", func() bool { return strings.HasPrefix(w.status(id), "done") })
+	if n := draws.Load(); n != 1 {
+		t.Errorf("%d draws for one charge", n)
+	}
+	if w.text(w.super, `SELECT (read_at < $2::text::timestamptz)::text FROM dp_int.release WHERE job = $1::text::uuid`, id, claimed) != "true" {
+		t.Error("it was read again")
+	}
+}
+
 // A standby that is promoted without the charge has the job queued: it is charged again, and drawn by the plan of that charge.
 func TestAnAnswerIsForTheChargeItWasDrawnFor(t *testing.T) {
 	w := newSystem(t)

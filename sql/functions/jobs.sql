@@ -407,13 +407,16 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Renews the lease. Returns false once another worker has the job or nobody wants it: the worker stops.
+-- Renews the lease. Returns false once the job has ended or nobody wants it: the worker stops. NULL once another worker has it.
 CREATE OR REPLACE FUNCTION dp_int.job_beat(p_job uuid, p_token uuid, p_lease interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job;
 BEGIN
   UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp() + p_lease WHERE id = p_job AND token = p_token RETURNING * INTO j;
+  IF NOT FOUND AND EXISTS (SELECT FROM dp_int.job WHERE id = p_job AND finished_at IS NULL) THEN
+    RETURN NULL;
+  END IF;
   RETURN FOUND AND (j.state = 'reading' OR NOT dp_int.unwanted(j));
 END $$;
 
