@@ -48,7 +48,7 @@ type Check struct {
 // Run installs, or repairs an installation. Concurrent runs wait for each other. Every run gives the
 // loopback a new password, because every dump contains the old one.
 //
-// Errors: *PrerequisiteError when an administrator has to run a script first; ErrNewer; ErrInterrupted; ErrLocked.
+// Errors: *PrerequisiteError when an administrator has to run a script first; ErrForeign; ErrNewer; ErrInterrupted; ErrLocked.
 func Run(ctx context.Context, c Config) (Result, error) {
 	c.Admin = systemNames(c.Admin)
 	conn, err := connectAlone(ctx, c.Admin)
@@ -90,13 +90,16 @@ func systemNames(admin *pgx.ConnConfig) *pgx.ConnConfig {
 // connectAlone connects and takes the lock of installations, for which it waits. The lock lasts as long as
 // the connection.
 //
-// Errors: ErrLocked, which names who holds the lock.
+// Errors: ErrForeign; ErrLocked, which names who holds the lock.
 func connectAlone(ctx context.Context, admin *pgx.ConnConfig) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, onThisNode(admin))
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(ctx, conn); err != nil {
+	if err = refuseForeign(ctx, conn); err == nil {
+		err = lock(ctx, conn)
+	}
+	if err != nil {
 		conn.Close(ctx)
 		return nil, err
 	}
@@ -167,7 +170,7 @@ const earlierRoles = `
 SELECT coalesce(string_agg(rolname, ', ' ORDER BY rolname), '')
   FROM pg_catalog.pg_roles
  WHERE rolname IN ('dp_owner', 'dp_sidecar', 'dp_loopback')
-   AND NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dp_int')`
+   AND to_regclass('dp_int.installed_code') IS NULL`
 
 // setSidecarPassword sets the password of role dp_sidecar, with Citus on all nodes.
 func setSidecarPassword(ctx context.Context, admin *pgx.ConnConfig, password string) error {

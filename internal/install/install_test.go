@@ -451,6 +451,83 @@ func TestInstallCallsNobodysFunctions(t *testing.T) {
 	}
 }
 
+// What somebody made in our schemas before an installation, or later, does not run with the rights of whoever installs,
+// upgrades, looks, adopts or uninstalls.
+func TestNothingIsDoneWhereOthersHaveMadeSomething(t *testing.T) {
+	c := cluster(t)
+	c.Exec(t, "postgres", `CREATE ROLE mallory LOGIN PASSWORD 'pw'`)
+	const table = `CREATE SCHEMA dp_int; CREATE TABLE dp_int.schema_migrations (version bigint PRIMARY KEY, dirty boolean NOT NULL); `
+	for what, made := range map[string]string{
+		"a trigger": table + `CREATE FUNCTION public.rise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory SUPERUSER'; RETURN NEW; END $$;
+			CREATE TRIGGER rise BEFORE INSERT ON dp_int.schema_migrations FOR EACH ROW EXECUTE FUNCTION public.rise()`,
+		"a view": `CREATE SCHEMA dp_int; CREATE FUNCTION public.rise() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN
+				IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN EXECUTE 'ALTER ROLE mallory SUPERUSER'; END IF; RETURN 0; END $$;
+			CREATE VIEW dp_int.schema_migrations AS SELECT public.rise() AS version, false AS dirty`,
+		"a schema":                 `CREATE SCHEMA dp_int`,
+		"a function beside dblink": `CREATE SCHEMA dp_dblink; CREATE FUNCTION dp_dblink.dblink_connect(text, name) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'`,
+	} {
+		db := c.Database(t)
+		c.Exec(t, db, `GRANT CREATE ON DATABASE `+db+` TO mallory`, `GRANT CREATE ON SCHEMA public TO mallory`)
+		if _, err := connect(t, c.URL("mallory", "pw", db)).Exec(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+		config := Config{Admin: parse(t, c.SuperuserURL(db)), SidecarPassword: "side"}
+		for move, act := range map[string]func() error{
+			"install": func() error { _, err := Run(t.Context(), config); return err },
+			"version": func() error { _, err := Version(t.Context(), config.Admin); return err },
+			"up":      func() error { _, err := Up(t.Context(), config.Admin); return err },
+			"down":    func() error { _, err := Down(t.Context(), config.Admin); return err },
+			"adopt":   func() error { _, _, err := Adopt(t.Context(), config, true); return err },
+			"uninstall": func() error {
+				_, _, err := Uninstall(t.Context(), config.Admin, filepath.Join(t.TempDir(), "ledger"))
+				return err
+			},
+		} {
+			if err := act(); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "of mallory") {
+				t.Errorf("%s, %s: %v", what, move, err)
+			}
+		}
+		if query[bool](t, c, db, `SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'`) {
+			t.Fatalf("%s makes mallory a superuser", what)
+		}
+		c.Exec(t, db, `DROP OWNED BY mallory CASCADE`)
+		install(t, config)
+	}
+}
+
+// Nobody else creates anything in our schemas, whatever default privileges or whoever made a schema have given: it could
+// fit a call better than ours does, and would run as dp_sidecar or dp_owner.
+func TestNobodyElseCreatesInOurSchemas(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	const (
+		creates = `SELECT string_agg(n.nspname, ', ' ORDER BY n.nspname) FROM pg_namespace n WHERE n.nspname IN ('dp', 'dp_int', 'dp_dblink') AND (has_schema_privilege('mallory', n.oid, 'CREATE') OR n.nspowner = 'mallory'::regrole)`
+		check   = `SELECT detail FROM dp_check_install() WHERE item = 'nobody else creates anything in the schemas of dpsidecar'`
+	)
+	c.Exec(t, db, `CREATE ROLE mallory LOGIN`, `GRANT CREATE ON DATABASE `+db+` TO mallory`, `ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO mallory`, `ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO mallory`,
+		`SET ROLE mallory; CREATE SCHEMA dp_dblink`)
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	install(t, config)
+	if got := query[*string](t, c, db, creates); got != nil {
+		t.Errorf("mallory creates in %s", *got)
+	}
+	if query[bool](t, c, db, `SELECT has_schema_privilege('mallory', 'dp_int', 'USAGE') OR has_table_privilege('mallory', 'dp_int.schema_migrations', 'TRIGGER')`) {
+		t.Error("mallory reaches dp_int")
+	}
+	if got := query[string](t, c, db, check); got != "as it should be" {
+		t.Error(got)
+	}
+	c.Exec(t, db, `GRANT CREATE ON SCHEMA dp, dp_int, dp_dblink TO mallory`)
+	if got := query[string](t, c, db, check); !strings.HasPrefix(got, "mallory in schema dp, mallory in schema dp_dblink, mallory in schema dp_int can: ") {
+		t.Error(got)
+	}
+	install(t, config)
+	if got := query[*string](t, c, db, creates); got != nil {
+		t.Errorf("after another install mallory creates in %s", *got)
+	}
+	checkLoopback(t, c, db)
+}
+
 // Functions and views are replaced under readers, who notice nothing; an open
 // transaction that has read ends the attempt soon, and with it what others wait for.
 func TestReplacingCodeUnderReaders(t *testing.T) {

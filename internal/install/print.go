@@ -21,7 +21,7 @@ func Print(w io.Writer) error {
 	slices.Sort(names)
 	script := strings.NewReplacer("{{database}}", "DATABASE", "{{installer}}", "INSTALLER").Replace(sql.Admin)
 	fmt.Fprintf(w, "-- 1. As an administrator, once a database. DATABASE and INSTALLER stand for names.\n\n%s\n", script)
-	fmt.Fprint(w, "-- 2. As INSTALLER: the migrations.\n\nSET search_path = pg_catalog, pg_temp;\nCREATE SCHEMA IF NOT EXISTS dp_int;\n\n")
+	fmt.Fprint(w, "-- 2. As INSTALLER: the migrations.\n\nSET search_path = pg_catalog, pg_temp;\nCREATE SCHEMA dp_int;  -- an error if there is one: is it of somebody else?\n\n")
 	for _, name := range names {
 		text, err := fs.ReadFile(sql.Migrations, name)
 		if err != nil {

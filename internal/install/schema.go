@@ -42,6 +42,9 @@ func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 		return 0, err
 	}
 	defer conn.Close(ctx)
+	if err := refuseForeign(ctx, conn); err != nil {
+		return 0, err
+	}
 	var there bool
 	if err := conn.QueryRow(ctx, `SELECT to_regclass('dp_int.schema_migrations') IS NOT NULL`).Scan(&there); err != nil || !there {
 		return 0, err
@@ -76,7 +79,7 @@ func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	defer func() { err = explainBusy(ctx, admin, err) }()
 	everywhere := impatient(admin)
 	admin = impatient(onThisNode(admin))
-	if err := execute(ctx, admin, `CREATE SCHEMA IF NOT EXISTS dp_int`); err != nil {
+	if err := claimSchema(ctx, admin); err != nil {
 		return 0, err
 	}
 	if version, err = migrateUp(ctx, admin); err != nil {
@@ -85,6 +88,9 @@ func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	if err := execute(ctx, admin, grantDblink); err != nil {
 		return version, fmt.Errorf("rights on dblink: %w", err)
 	}
+	if err := execute(ctx, admin, revokeForeign); err != nil {
+		return version, fmt.Errorf("rights of others: %w", err)
+	}
 	if err := execute(ctx, everywhere, sidecarSettings); err != nil {
 		return version, fmt.Errorf("settings of dp_sidecar: %w", err)
 	}
@@ -92,6 +98,29 @@ func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 		return version, fmt.Errorf("roles on the workers of Citus: %w", err)
 	}
 	return version, replaceCode(ctx, admin)
+}
+
+// claimSchema makes schema dp_int, if there is none, and takes the rights of others on it.
+//
+// Errors: ErrForeign.
+func claimSchema(ctx context.Context, admin *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, admin)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var there bool
+	if err := conn.QueryRow(ctx, `SELECT to_regnamespace('dp_int') IS NOT NULL`).Scan(&there); err != nil {
+		return err
+	}
+	claim := revokeForeign
+	if !there {
+		claim = `CREATE SCHEMA dp_int;` + claim // in one transaction
+	}
+	if _, err := conn.PgConn().Exec(ctx, claim).ReadAll(); err != nil {
+		return err
+	}
+	return refuseForeign(ctx, conn)
 }
 
 // dblinkFunctions starts a loop over the functions of dblink that the administrator's script lets the installer grant.

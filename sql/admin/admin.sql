@@ -8,7 +8,16 @@ GRANT USAGE, CREATE ON SCHEMA public TO {{installer}} WITH GRANT OPTION;
 
 -- dblink stays in a schema of its own that no analyst can reach.
 CREATE SCHEMA IF NOT EXISTS dp_dblink;
+ALTER SCHEMA dp_dblink OWNER TO CURRENT_USER;  -- nobody else's, who may have made it before
 REVOKE ALL ON SCHEMA dp_dblink FROM PUBLIC;
+DO $$
+DECLARE
+  creator oid;
+BEGIN
+  FOR creator IN SELECT a.grantee FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) AS a WHERE n.nspname = 'dp_dblink' AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner LOOP
+    EXECUTE format('REVOKE CREATE ON SCHEMA dp_dblink FROM %I CASCADE', pg_get_userbyid(creator));
+  END LOOP;
+END $$;
 CREATE EXTENSION IF NOT EXISTS dblink SCHEMA dp_dblink;
 GRANT USAGE ON SCHEMA dp_dblink TO {{installer}} WITH GRANT OPTION;
 

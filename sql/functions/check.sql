@@ -150,6 +150,20 @@ BEGIN
         FROM pg_catalog.pg_roles m WHERE NOT m.rolsuper AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER') AND pg_has_role(m.oid, 'dp_admin', 'MEMBER WITH ADMIN OPTION') HAVING count(*) > 0)));
   RETURN NEXT;
 
+  -- What somebody else creates there could fit a call of the sidecar, or of dp_owner's, better than ours.
+  item := 'nobody else creates anything in the schemas of dpsidecar';
+  SELECT string_agg(format('%s in schema %I', creators.names, creators.nspname), ', ' ORDER BY creators.nspname) INTO detail
+    FROM (SELECT n.nspname, CASE WHEN has_schema_privilege('public', n.oid, 'CREATE') THEN 'everybody' ELSE string_agg(quote_ident(m.rolname), ', ' ORDER BY m.rolname) END
+            FROM pg_catalog.pg_namespace n
+            LEFT JOIN pg_catalog.pg_roles m ON NOT m.rolsuper AND has_schema_privilege(m.oid, n.oid, 'CREATE') AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
+                                           AND NOT (n.nspname = 'dp_dblink' AND m.oid = n.nspowner AND m.rolcreaterole)  -- the administrator of a managed server
+           WHERE n.nspname IN ('dp', 'dp_int', 'dp_dblink')
+           GROUP BY n.oid, n.nspname) AS creators(nspname, names)
+   WHERE creators.names IS NOT NULL;
+  ok := detail IS NULL;
+  detail := coalesce(detail || ' can: a function of theirs could run as dp_sidecar or dp_owner. Let a superuser run dpsidecar install, which takes that away', 'as it should be');
+  RETURN NEXT;
+
   item := 'the server tells its system identifier';  -- it tells a copy in another cluster, and whose roles are meant
   SELECT string_agg(role, ', ') INTO detail
     FROM unnest(ARRAY['dp_owner', 'dp_admin', 'dp_analyst', 'dp_sidecar']) AS role
