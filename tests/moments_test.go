@@ -170,6 +170,35 @@ func (w *world) sameFit(got, want []fromMoments) {
 	}
 }
 
+// Whoever asks for moments afresh at the same eps is answered from these: the first release of an account has a little less
+// noise. Where later ones have much more of it, a NOTICE says that they are not used.
+func TestFreshMomentsAreUsed(t *testing.T) {
+	w := newWorld(t, 200, 1e-4)
+	conn, heard := w.listening(w.person)
+	slope := func() float64 {
+		return rowsOf[fromMoments](w, conn, `SELECT * FROM dp_linear_from_moments($1, features => '{age}')`, w.dataset)[1].Coef
+	}
+	w.exec(conn, `SELECT * FROM dp_moments($1, 20)`, w.dataset)
+	if got := slope(); math.Abs(got-10) > 4 {
+		t.Fatalf("slope %v", got)
+	}
+	w.exec(w.super, `UPDATE `+w.dataset+` SET amount = -amount`)
+	w.exec(conn, `SELECT * FROM dp_moments($1, 20, fresh => true)`, w.dataset)
+	if got := slope(); math.Abs(got+10) > 4 {
+		t.Errorf("after fresh moments of another table the slope is %v", got)
+	}
+	if said := strings.Join(heard(), "\n"); strings.Contains(said, "are not used") {
+		t.Error(said)
+	}
+	w.exec(conn, `SELECT * FROM dp_moments($1, 5, fresh => true)`, w.dataset)
+	if got := slope(); math.Abs(got+10) > 4 {
+		t.Errorf("after moments with more noise the slope is %v", got)
+	}
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "have more noise and are not used") {
+		t.Error(said)
+	}
+}
+
 func closeTo(a, b, share float64) bool { return math.Abs(a-b) <= share*math.Max(1, math.Abs(b)) }
 
 func TestBadRequestsOfMomentsAreRefused(t *testing.T) {

@@ -320,13 +320,13 @@ END $$;
 -- Tells readers of coefficients by groups that pooling has made the slopes of all groups the same.
 CREATE OR REPLACE FUNCTION dp_int.tell_pooled(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  r CONSTANT dp_int.release := (SELECT r FROM dp_int.release r WHERE r.id = p_release);
 BEGIN
-  IF r.parameters ->> 'pool' = 'shrink' AND (
+  IF (SELECT r.parameters ->> 'pool' FROM dp_int.release r WHERE r.id = p_release) IS DISTINCT FROM 'shrink' THEN
+    RETURN;  -- and the query below need not be planned
+  ELSIF (
       SELECT bool_and(s.n > 1 AND s.largest - s.least <= 1e-9 * s.size) AND max(s.size) > 0
         FROM (SELECT count(*) AS n, min(c.coef) AS least, max(c.coef) AS largest, max(abs(c.coef)) AS size
-                FROM dp_int.coefficient c WHERE c.release = r.id AND c.term <> '(intercept)' GROUP BY c.term) AS s) THEN
+                FROM dp_int.coefficient c WHERE c.release = p_release AND c.term <> '(intercept)' GROUP BY c.term) AS s) THEN
     RAISE NOTICE 'dpsidecar: all groups have the same slopes: noise and chance explain all by which they differ, so that they were moved to their mean'
       USING HINT = 'That does not say that groups are alike. With more eps they differ; with options => ''{"pool": "none"}'', which is another request, each keeps its own.';
   END IF;

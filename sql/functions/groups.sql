@@ -20,11 +20,12 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.check_by(d dp_int.dataset, p_columns name[], p_by text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  able CONSTANT text := (SELECT string_agg(n, ', ' ORDER BY n) FROM (SELECT jsonb_object_keys(d.categories) UNION SELECT c FROM unnest(d.target || d.features) AS c WHERE dp_int.is_boolean(d.relid, c)) AS a(n));
+  able text;
 BEGIN
   IF p_by IS NULL THEN
     RETURN;
   ELSIF NOT d.categories ? p_by THEN
+    able := (SELECT string_agg(n, ', ' ORDER BY n) FROM (SELECT jsonb_object_keys(d.categories) UNION SELECT c FROM unnest(d.target || d.features) AS c WHERE dp_int.is_boolean(d.relid, c)) AS a(n));
     RAISE EXCEPTION 'groups need a registered category or boolean column, and "%" is none of data set "%"', dp_int.excerpt(p_by), d.name
       USING ERRCODE = '42703', HINT = CASE WHEN able IS NULL THEN 'It has none: a steward registers a category and its levels with dp_register(..., categories => ...), or with dp_set_categories.'
         ELSE format('Such columns: %s.', dp_int.excerpt(able)) END || ' No privacy budget was spent.';

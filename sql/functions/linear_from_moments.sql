@@ -80,7 +80,8 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- The releases of one likeness that together cover a window, each row of the table being in exactly one
--- of them: of all such sets the one with the least variance of noise, of equal releases the latest. NULL
+-- of them: of all such sets the one with the least variance of noise. Of releases of the same window it takes the latest of
+-- those whose noise is at most 1.25 times the least: at equal eps the first of an account has a little less than others. NULL
 -- if there is none. Releases that were read before the end of their window are used only if p_early, and
 -- only where no other release is of the same window.
 CREATE OR REPLACE FUNCTION dp_int.moments_cover(p_dataset bigint, p_columns name[], p_likeness jsonb, p_over daterange, p_early boolean, OUT releases uuid[], OUT variance float8)
@@ -94,15 +95,18 @@ DECLARE
 BEGIN
   IF p_over IS NULL THEN
     SELECT ARRAY[o.release], o.noise * o.noise INTO releases, variance
-      FROM dp_int.moments_of(p_dataset, p_columns) AS o WHERE o.likeness = p_likeness AND o.over IS NULL ORDER BY o.noise, o.released_at DESC LIMIT 1;
+      FROM (SELECT c.*, min(c.noise) OVER () AS least FROM dp_int.moments_of(p_dataset, p_columns) AS c WHERE c.likeness = p_likeness AND c.over IS NULL) AS o
+     ORDER BY o.noise > 1.25 * o.least, o.released_at DESC LIMIT 1;
     RETURN;
   END IF;
   sums := sums || array_fill(NULL::float8, ARRAY[day]);
   latest := array_fill(NULL::uuid, ARRAY[day]);
   since := array_fill(NULL::int, ARRAY[day]);
   FOR m IN SELECT DISTINCT ON (upper(o.over), lower(o.over)) o.release, lower(o.over) - lower(p_over) AS first, upper(o.over) - lower(p_over) AS after, o.noise * o.noise AS variance
-             FROM dp_int.moments_of(p_dataset, p_columns) AS o
-            WHERE o.likeness = p_likeness AND o.over <@ p_over AND (p_early OR dp_int.ran_at_reading(o.release) IS NULL) ORDER BY upper(o.over), lower(o.over), dp_int.ran_at_reading(o.release) IS NOT NULL, o.noise, o.released_at DESC LOOP
+             FROM (SELECT c.*, e.early, min(c.noise) OVER (PARTITION BY c.over, e.early) AS least
+                     FROM dp_int.moments_of(p_dataset, p_columns) AS c, LATERAL (SELECT dp_int.ran_at_reading(c.release) IS NOT NULL) AS e(early)
+                    WHERE c.likeness = p_likeness AND c.over <@ p_over AND (p_early OR NOT e.early)) AS o
+            ORDER BY upper(o.over), lower(o.over), o.early, o.noise > 1.25 * o.least, o.released_at DESC LOOP
     IF sums[m.first + 1] + m.variance < coalesce(sums[m.after + 1], 'Infinity') THEN
       sums[m.after + 1] := sums[m.first + 1] + m.variance;
       latest[m.after] := m.release;
@@ -253,6 +257,20 @@ BEGIN
   RETURN columns;
 END $$;
 
+-- Says that moments of the same columns were released later, with more noise than those that are used.
+CREATE OR REPLACE FUNCTION dp_int.tell_later(d dp_int.dataset, p_columns name[], p_likeness jsonb, p_used uuid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  used CONSTANT dp_int.release := (SELECT r FROM dp_int.release r WHERE r.id = p_used);
+  later timestamptz;
+BEGIN
+  SELECT max(o.released_at) INTO later FROM dp_int.moments_of(d.id, p_columns) AS o WHERE o.likeness = p_likeness AND o.over IS NULL AND o.released_at > used.released_at;
+  IF later IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: this is of the moments that were read at %; those that were released later, the last at %, have more noise and are not used', used.read_at, later
+      USING HINT = format('For the rows of now ask for moments afresh, with eps %s or more.', used.eps);
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_linear_from_moments(dataset text, over daterange DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL, ridge float8 DEFAULT NULL)
 RETURNS TABLE(term text, coef float8, std_err float8, ci_low float8, ci_high float8, noise float8, why_null text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 100000 ROWS 20 SET search_path = pg_catalog, pg_temp AS $$
@@ -281,6 +299,9 @@ BEGIN
     PERFORM dp_int.tell_weight(d, lost.rows, sums[1] + greatest(lost.told, 0), sqrt(m.variance + lost.told_noise ^ 2));
   END IF;
   PERFORM dp_int.tell_early(m.releases);
+  IF dp_linear_from_moments.over IS NULL THEN
+    PERFORM dp_int.tell_later(d, columns, m.likeness, m.releases[1]);
+  END IF;
   RETURN QUERY
   SELECT terms[u.i], v.coef, sqrt(v.variance), i.ends[1], i.ends[2], sqrt(v.by_noise), fit.why_null
     FROM dp_int.units_of_terms(m.likeness -> 'scales', terms[cardinality(terms)], terms[:cardinality(terms) - 1]) AS u,

@@ -160,6 +160,8 @@ BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                   WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
     RAISE EXCEPTION 'it was dropped, renamed or replaced';
+  ELSIF EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = d.relid AND NOT c.relispopulated) THEN
+    RAISE EXCEPTION 'it is a materialized view that holds nothing yet' USING HINT = 'Let its owner REFRESH MATERIALIZED VIEW.';
   END IF;
   PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
   IF dp_int.canonical_categories(d.relid, d.target || d.features, d.categories) <> d.categories THEN

@@ -250,7 +250,21 @@ func (m *measured) metrics() []release.Metric {
 	case m.pure:
 		return []release.Metric{m.meanSize("mean_absolute_error")}
 	}
-	return []release.Metric{m.rSquared(), m.meanSize("mean_absolute_error"), m.rootMeanSquare()}
+	absolute := m.meanSize("mean_absolute_error")
+	return []release.Metric{m.rSquared(), absolute, notBelow(m.rootMeanSquare(), absolute)}
+}
+
+// notBelow returns the root of a mean of squares, which noise may have left below the mean of absolute values: it is at least
+// that. An interval of the one then begins no earlier than that of the other.
+func notBelow(root, mean release.Metric) release.Metric {
+	if root.Value == nil || mean.Value == nil {
+		return root
+	}
+	root.Value = new(max(*root.Value, *mean.Value))
+	if root.Low != nil && mean.Low != nil {
+		root.Low, root.High = new(max(*root.Low, *mean.Low)), new(max(*root.High, *root.Value))
+	}
+	return root
 }
 
 // quotient is a metric as a function of the ratio of two forms.

@@ -591,6 +591,26 @@ func TestMetricsAreNamed(t *testing.T) {
 	}
 }
 
+// A root mean square is at least the mean of absolute values, whatever the noise is.
+func TestRootsOfMeanSquaresAreNotBelowMeans(t *testing.T) {
+	a := Metrics{Coefficients: []float64{0, 1}}
+	both := 0
+	for seed := range uint64(60) {
+		metrics := plantest.Run(t, a, a.table(3, 400), privacy.Budget{Epsilon: 0.5, Delta: 1e-6}, seed).Metrics
+		mean, root := metrics[1], metrics[2]
+		if mean.Value == nil || root.Value == nil {
+			continue
+		}
+		both++
+		if *root.Value < *mean.Value || root.Low != nil && (*root.Low > *root.Value || *root.High < *root.Value || mean.Low != nil && *root.Low < *mean.Low) {
+			t.Errorf("seed %d: %v beside %v", seed, *root.Value, *mean.Value)
+		}
+	}
+	if both == 0 {
+		t.Error("none has both")
+	}
+}
+
 // The mean of a heavy tail has no interval where noise hides so much of each bin that the tail may be anywhere, and has one where it is
 // seen. The mean of squares of such a tail has none, for its second moment may not exist.
 func TestHeavyTailsOfScores(t *testing.T) {
