@@ -490,6 +490,9 @@ func TestNothingIsDoneWhereOthersHaveMadeSomething(t *testing.T) {
 		if query[bool](t, c, db, `SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'`) {
 			t.Fatalf("%s makes mallory a superuser", what)
 		}
+		if query[bool](t, c, db, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'dblink')`) {
+			t.Errorf("%s: something was changed", what)
+		}
 		c.Exec(t, db, `DROP OWNED BY mallory CASCADE`)
 		install(t, config)
 	}
