@@ -498,6 +498,34 @@ func TestNothingIsDoneWhereOthersHaveMadeSomething(t *testing.T) {
 	}
 }
 
+// A trigger on our own table that calls a function of somebody else's is found before a migration fires it.
+func TestNothingIsDoneWhereATriggerOfOthersIs(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	install(t, config)
+	c.Exec(t, db, `CREATE ROLE mallory LOGIN PASSWORD 'pw'`, `GRANT CREATE ON SCHEMA public TO mallory`, `GRANT USAGE ON SCHEMA dp_int TO mallory`, `GRANT TRIGGER ON dp_int.schema_migrations TO mallory`)
+	if _, err := Down(t.Context(), config.Admin); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connect(t, c.URL("mallory", "pw", db)).Exec(t.Context(), `
+		CREATE FUNCTION public.rise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory SUPERUSER'; RETURN NEW; END $$;
+		CREATE TRIGGER rise BEFORE INSERT ON dp_int.schema_migrations FOR EACH ROW EXECUTE FUNCTION public.rise()`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Up(t.Context(), config.Admin); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "trigger rise on table dp_int.schema_migrations of mallory") {
+		t.Error(err)
+	}
+	if query[bool](t, c, db, `SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'`) {
+		t.Error("mallory is a superuser")
+	}
+	c.Exec(t, db, `DROP FUNCTION public.rise() CASCADE`)
+	install(t, config)
+	if query[bool](t, c, db, `SELECT has_table_privilege('mallory', 'dp_int.schema_migrations', 'TRIGGER')`) {
+		t.Error("mallory keeps TRIGGER")
+	}
+}
+
 // Nobody else creates anything in our schemas, whatever default privileges or whoever made a schema have given: it could
 // fit a call better than ours does, and would run as dp_sidecar or dp_owner.
 func TestNobodyElseCreatesInOurSchemas(t *testing.T) {
@@ -508,7 +536,7 @@ func TestNobodyElseCreatesInOurSchemas(t *testing.T) {
 		check   = `SELECT detail FROM dp_check_install() WHERE item = 'nobody else creates anything in the schemas of dpsidecar'`
 	)
 	c.Exec(t, db, `CREATE ROLE mallory LOGIN`, `GRANT CREATE ON DATABASE `+db+` TO mallory`, `ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO mallory`, `ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO mallory`,
-		`SET ROLE mallory; CREATE SCHEMA dp_dblink`)
+		`CREATE ROLE bob`, `SET ROLE mallory; CREATE SCHEMA dp_dblink; GRANT CREATE ON SCHEMA dp_dblink TO bob WITH GRANT OPTION; SET ROLE bob; GRANT CREATE ON SCHEMA dp_dblink TO PUBLIC`)
 	config := Config{Admin: parse(t, c.SuperuserURL(db))}
 	install(t, config)
 	if got := query[*string](t, c, db, creates); got != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,20 +32,26 @@ const (
 func (s *Sidecar) attempt(working context.Context, c *claim) {
 	log := s.log.With("job", c.ID, "dataset", c.Dataset.Name, "model", c.Model, "attempt", c.Attempt)
 	log.Info("claimed", "state", c.State)
+	if !s.turns.begin(c.ID, c.Token) {
+		log.Info("left to the attempt that runs")
+		return
+	}
 	ctx, end := context.WithCancelCause(working)
 	defer end(nil)
 	leased, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
-	go s.keepLease(leased, lose, end, c)
+	go s.keepLease(ctx, lose, end, c.ID)
 
-	err := s.inTurn(leased, c.ID, func() error { return s.run(ctx, leased, c) })
+	err := s.run(ctx, leased, c)
 	if cause := context.Cause(leased); err != nil && cause != nil {
 		err = cause
 	}
+	own := *c // a fit that was left behind may still read c
+	own.Token = s.turns.end(c.ID)
 	// The record must outlive the shutdown that may have ended the attempt.
 	recording, done := context.WithTimeout(context.WithoutCancel(working), 5*time.Second)
 	defer done()
-	if err := s.record(recording, log, c, err); err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) {
+	if err := s.record(recording, log, &own, err); err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) {
 		log.Warn("left to its lease", "error", err)
 	}
 }
@@ -62,7 +69,7 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	case errors.Is(err, ledger.ErrLost):
 		s.config.Watch.Ended("dropped")
 		log.Info("dropped", "reason", err)
-		return nil
+		return s.autocommit.exec(ctx, handBack, c.ID, c.Token, false) // does nothing where another sidecar has it
 	case errors.Is(err, errUnwanted):
 		s.config.Watch.Ended("dropped")
 		log.Info("dropped", "reason", err)
@@ -88,28 +95,9 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	}
 }
 
-// inTurn runs an attempt at a job once no earlier one of this sidecar runs: that may go on to its next step after its
-// lease was lost, and whether its answer is drawn by now must not be seen. It returns early when the lease is lost.
-func (s *Sidecar) inTurn(leased context.Context, job string, run func() error) error {
-	ended := make(chan struct{})
-	defer close(ended)
-	for {
-		earlier, running := s.attempts.LoadOrStore(job, ended)
-		if !running {
-			defer s.attempts.Delete(job)
-			return run()
-		}
-		select {
-		case <-earlier.(chan struct{}):
-		case <-leased.Done():
-			return leased.Err()
-		}
-	}
-}
-
-// keepLease renews the lease until ctx ends. It ends the attempt if nobody wants the job any more, and has it lose
-// its lease if another attempt has the job, or the lease expired while the database could not be reached.
-func (s *Sidecar) keepLease(ctx context.Context, lose, end context.CancelCauseFunc, c *claim) {
+// keepLease renews the lease of a job until ctx ends. It ends the attempt if nobody wants the job any more, and has it lose
+// its lease if another sidecar has the job, or the lease expired while the database could not be reached.
+func (s *Sidecar) keepLease(ctx context.Context, lose, end context.CancelCauseFunc, job string) {
 	expires := time.Now().Add(s.config.Lease)
 	tick := time.NewTicker(s.config.Lease / 6)
 	defer tick.Stop()
@@ -121,13 +109,12 @@ func (s *Sidecar) keepLease(ctx context.Context, lose, end context.CancelCauseFu
 		}
 		asked := time.Now()
 		beat, done := context.WithTimeout(ctx, s.config.Lease/3)
-		var ours *bool // nil: another attempt has the job
-		err := s.autocommit.QueryRow(beat, "SELECT dp_int.job_beat($1, $2, $3)", c.ID, c.Token, s.config.Lease).Scan(&ours)
+		var ours *bool // nil: another worker has the job
+		err := s.autocommit.QueryRow(beat, "SELECT dp_int.job_beat($1, $2, $3)", job, s.turns.token(job), s.config.Lease).Scan(&ours)
 		done()
 		switch {
 		case err == nil && ours == nil, err != nil && time.Now().After(expires):
 			lose(ledger.ErrLost)
-			return
 		case err == nil && !*ours:
 			end(errUnwanted)
 			return
@@ -135,6 +122,41 @@ func (s *Sidecar) keepLease(ctx context.Context, lose, end context.CancelCauseFu
 			expires = asked.Add(s.config.Lease)
 		}
 	}
+}
+
+// turns holds the jobs at which this sidecar has an attempt, and for each the token of its newest claim. An attempt that lost
+// its lease goes on to its next step. If the sidecar claims the job again meanwhile, that attempt goes on under the new
+// claim: whether its answer is drawn by now must not be seen.
+type turns struct {
+	mutex sync.Mutex
+	of    map[string]string
+}
+
+// begin reports whether an attempt at a job begins. If one runs already, that has the token now.
+func (t *turns) begin(job, token string) bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.of == nil {
+		t.of = map[string]string{}
+	}
+	_, running := t.of[job]
+	t.of[job] = token
+	return !running
+}
+
+func (t *turns) token(job string) string {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.of[job]
+}
+
+// end ends the attempt at a job, and returns the token of its newest claim.
+func (t *turns) end(job string) string {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	token := t.of[job]
+	delete(t.of, job)
+	return token
 }
 
 // read charges the job, unless an earlier attempt has, and then either pulls its columns or prepares the

@@ -39,7 +39,8 @@ func (a *answer) paidBy(c *claim) bool {
 	return err == nil && sameEvent(event, a.plan.Event) && c.RowCount != nil && *c.RowCount == int64(a.plan.Shape.N)
 }
 
-// keep stores the answer of a job, and returns the one that is to be published: an earlier one, where there is one.
+// keep stores the answer of a job, and returns the one that is to be published: an earlier one, where there is one. A sidecar
+// has one attempt at a job at a time (turns), which has looked for an earlier answer before it drew this one.
 func (d *drawn) keep(job string, a answer) *answer {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()

@@ -89,6 +89,9 @@ func (s *Sidecar) run(ctx, leased context.Context, c *claim) error {
 	if err := s.config.sleepUntil(ctx, t.began.Add(t.Step(step))); err != nil {
 		return err
 	}
+	if f.err == nil { // the fit has ended, and reads c no more
+		c.Token = s.turns.token(c.ID)
+	}
 	err = s.publish(ctx, c, f, step)
 	if err == nil {
 		s.drawn.forget(c.ID)

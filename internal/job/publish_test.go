@@ -329,8 +329,9 @@ func TestAnAttemptThatLosesItsLeaseEndsAtAStep(t *testing.T) {
 	}
 }
 
-// An attempt whose job another one had before it does not begin until that has ended, and publishes what it has drawn.
-func TestAttemptsAtOneJobTakeTurns(t *testing.T) {
+// A sidecar that claims a job at which it has an attempt already does not begin another one: that one publishes, under the
+// new claim.
+func TestASidecarHasOneAttemptAtAJob(t *testing.T) {
 	w := newSystem(t)
 	var draws atomic.Int32
 	finish := make(chan struct{})

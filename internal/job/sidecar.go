@@ -77,7 +77,7 @@ type Sidecar struct {
 	registered chan struct{} // signals that a data set is registered and not yet counted
 	counting   chan struct{} // holds one for each question for which rows are counted
 	renyi      privacy.Renyi // caches the cost of batches
-	attempts   sync.Map      // of each job with a running attempt a channel that is closed when that ends
+	turns      turns         // jobs at which it has an attempt
 	drawn      drawn         // answers that are not published yet
 }
 

@@ -8,14 +8,19 @@ GRANT USAGE, CREATE ON SCHEMA public TO {{installer}} WITH GRANT OPTION;
 
 -- dblink stays in a schema of its own that no analyst can reach.
 CREATE SCHEMA IF NOT EXISTS dp_dblink;
-ALTER SCHEMA dp_dblink OWNER TO CURRENT_USER;  -- nobody else's, who may have made it before
 REVOKE ALL ON SCHEMA dp_dblink FROM PUBLIC;
+-- Somebody else may have made it before: a superuser takes it, and CREATE there from others.
 DO $$
 DECLARE
   creator oid;
 BEGIN
-  FOR creator IN SELECT a.grantee FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) AS a WHERE n.nspname = 'dp_dblink' AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner LOOP
-    EXECUTE format('REVOKE CREATE ON SCHEMA dp_dblink FROM %I CASCADE', pg_get_userbyid(creator));
+  IF NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
+    RETURN;
+  ELSIF NOT (SELECT r.rolsuper FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner WHERE n.nspname = 'dp_dblink') THEN
+    ALTER SCHEMA dp_dblink OWNER TO CURRENT_USER;
+  END IF;
+  FOR creator IN SELECT a.grantee FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) AS a WHERE n.nspname = 'dp_dblink' AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner ORDER BY a.grantor <> n.nspowner LOOP
+    EXECUTE format('REVOKE CREATE ON SCHEMA dp_dblink FROM %s CASCADE', CASE creator WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(creator)) END);
   END LOOP;
 END $$;
 CREATE EXTENSION IF NOT EXISTS dblink SCHEMA dp_dblink;

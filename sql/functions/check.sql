@@ -156,7 +156,8 @@ BEGIN
     FROM (SELECT n.nspname, CASE WHEN has_schema_privilege('public', n.oid, 'CREATE') THEN 'everybody' ELSE string_agg(quote_ident(m.rolname), ', ' ORDER BY m.rolname) END
             FROM pg_catalog.pg_namespace n
             LEFT JOIN pg_catalog.pg_roles m ON NOT m.rolsuper AND has_schema_privilege(m.oid, n.oid, 'CREATE') AND NOT pg_has_role(m.oid, 'dp_owner', 'MEMBER')
-                                           AND NOT (n.nspname = 'dp_dblink' AND m.oid = n.nspowner AND m.rolcreaterole)  -- the administrator of a managed server
+                                           AND NOT (n.nspname = 'dp_dblink' AND pg_has_role(m.oid, n.nspowner, 'MEMBER')  -- administrators of a managed server
+                                                    AND (SELECT o.rolcreaterole OR o.rolsuper FROM pg_catalog.pg_roles o WHERE o.oid = n.nspowner))
            WHERE n.nspname IN ('dp', 'dp_int', 'dp_dblink')
            GROUP BY n.oid, n.nspname) AS creators(nspname, names)
    WHERE creators.names IS NOT NULL;

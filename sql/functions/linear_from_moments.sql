@@ -257,14 +257,14 @@ BEGIN
   RETURN columns;
 END $$;
 
--- Says that moments of the same columns were released later, with more noise than those that are used.
-CREATE OR REPLACE FUNCTION dp_int.tell_later(d dp_int.dataset, p_columns name[], p_likeness jsonb, p_used uuid) RETURNS void
+-- Says that moments of these columns were released later than those that are used, which have less noise.
+CREATE OR REPLACE FUNCTION dp_int.tell_later(d dp_int.dataset, p_columns name[], p_used uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   used CONSTANT dp_int.release := (SELECT r FROM dp_int.release r WHERE r.id = p_used);
   later timestamptz;
 BEGIN
-  SELECT max(o.released_at) INTO later FROM dp_int.moments_of(d.id, p_columns) AS o WHERE o.likeness = p_likeness AND o.over IS NULL AND o.released_at > used.released_at;
+  SELECT max(o.released_at) INTO later FROM dp_int.moments_of(d.id, p_columns) AS o WHERE o.over IS NULL AND o.released_at > used.released_at;
   IF later IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: this is of the moments that were read at %; those that were released later, the last at %, have more noise and are not used', used.read_at, later
       USING HINT = format('For the rows of now ask for moments afresh, with eps %s or more.', used.eps);
@@ -300,7 +300,7 @@ BEGIN
   END IF;
   PERFORM dp_int.tell_early(m.releases);
   IF dp_linear_from_moments.over IS NULL THEN
-    PERFORM dp_int.tell_later(d, columns, m.likeness, m.releases[1]);
+    PERFORM dp_int.tell_later(d, columns, m.releases[1]);
   END IF;
   RETURN QUERY
   SELECT terms[u.i], v.coef, sqrt(v.variance), i.ends[1], i.ends[2], sqrt(v.by_noise), fit.why_null

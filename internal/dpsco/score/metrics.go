@@ -261,8 +261,11 @@ func notBelow(root, mean release.Metric) release.Metric {
 		return root
 	}
 	root.Value = new(max(*root.Value, *mean.Value))
+	if root.Low != nil {
+		root.High = new(max(*root.High, *root.Value))
+	}
 	if root.Low != nil && mean.Low != nil {
-		root.Low, root.High = new(max(*root.Low, *mean.Low)), new(max(*root.High, *root.Value))
+		root.Low = new(max(*root.Low, *mean.Low))
 	}
 	return root
 }
