@@ -16,7 +16,7 @@ var ErrForeign = errors.New("nothing was changed, because a schema of dpsidecar 
 const trusted = `trusted AS MATERIALIZED (
   SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolsuper OR r.rolname = current_user OR pg_has_role(r.oid, to_regrole('dp_owner'), 'MEMBER'))`
 
-// foreign lists what is not ours in the schemas of an installation and can have code run, by the system's catalogue alone:
+// foreign lists up to five objects in the schemas of an installation that are not ours and can have code run, by the system's catalogue alone:
 // triggers count as whose function they call. What an extension made is ours. Who may own schema dp_dblink is decided by the
 // administrator's script.
 const foreign = `
@@ -27,7 +27,7 @@ WITH ` + trusted + `, objects(class, id, owner, namespace) AS (
   UNION ALL SELECT t.tableoid, t.oid, t.typowner, t.typnamespace FROM pg_catalog.pg_type t WHERE t.typrelid = 0 AND t.typelem = 0
   UNION ALL SELECT t.tableoid, t.oid, p.proowner, c.relnamespace FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid AND NOT t.tgisinternal
   UNION ALL SELECT n.tableoid, n.oid, n.nspowner, n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname <> 'dp_dblink')
-SELECT coalesce(string_agg(format('%s of %I', pg_describe_object(o.class, o.id, 0), pg_get_userbyid(o.owner)), ', ' ORDER BY o.class, o.id), '')
+SELECT array_to_string((array_agg(format('%s of %I', pg_describe_object(o.class, o.id, 0), pg_get_userbyid(o.owner)) ORDER BY o.class, o.id))[:5], ', ')
   FROM objects o
   JOIN pg_catalog.pg_namespace n ON n.oid = o.namespace AND n.nspname IN ('dp', 'dp_int', 'dp_dblink')
  WHERE o.owner NOT IN (SELECT oid FROM trusted)
@@ -38,11 +38,11 @@ SELECT coalesce(string_agg(format('%s of %I', pg_describe_object(o.class, o.id, 
 //
 // Errors: ErrForeign.
 func refuseForeign(ctx context.Context, conn *pgx.Conn) error {
-	var found string
-	if err := conn.QueryRow(ctx, foreign).Scan(&found); err != nil || found == "" {
+	var found *string
+	if err := conn.QueryRow(ctx, foreign).Scan(&found); err != nil || found == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s; its owner's code could run with your rights. What a former installer of yours made, such as dp_int.schema_migrations, take with ALTER ... OWNER TO CURRENT_USER; DROP what none of yours made; and run this again", ErrForeign, found)
+	return fmt.Errorf("%w: %s; its owner's code could run with your rights. What a former installer of yours made, such as dp_int.schema_migrations, take with ALTER ... OWNER TO CURRENT_USER; DROP what none of yours made; and run this again", ErrForeign, *found)
 }
 
 // revokeForeign takes from others the rights on schema dp_int and its table of versions, and CREATE on schema dp. They have them by
