@@ -27,6 +27,7 @@ func (d described) quantile(column, k int, at place, counts []float64) release.F
 	if math.Abs(value) < 2*max(at.gap(k, 1), at.gap(k, -1))*rows/(values/4) && counts[k] < rows {
 		rows, selected = d.rowsOff(percent, values, zeroRanks), selected+zeroRanks
 	}
+	w.beside = counts[k] <= rows && slices.Max(counts[:len(percents)]) > rows
 	end := func(beyond, side float64) float64 { return w.outward(k, rows, beyond, side, true) }
 	if !w.atoms(rows, values) {
 		end = func(beyond, side float64) float64 { // some of the rows may still be equal
@@ -71,6 +72,7 @@ type walk struct {
 	place
 	counts []float64
 	noise  float64 // standard deviation of a count's noise
+	beside bool    // another quartile is equal to many rows, and the one to walk from is not: there may be a long stretch without rows between them
 }
 
 // atoms reports whether more rows than the given ones are equal: to a quartile, or as far as a count says that is
@@ -110,12 +112,21 @@ func (w walk) density(at, side int, width float64) float64 {
 	return rows / max(there, width)
 }
 
-// surelyPassed and surelyFarther are the numbers of standard deviations of noise that are allowed
-// for in a count of rows passed by outward, and in the number of all rows beyond a value.
-const (
-	surelyPassed  = 1
-	surelyFarther = 3
-)
+// surelyFarther is the number of standard deviations of noise that are allowed for in the number of all rows beyond a value.
+const surelyFarther = 3
+
+// manyBins is the number of bins from which on outward allows for twice the noise in a stretch that may hold no rows: the more
+// of them it passes, the likelier the noise up to one of them is as large as the rows that are to be passed.
+const manyBins = 16
+
+// allowance returns what outward allows for the noise in the count of so many bins: one standard deviation, or up to two in a stretch that may hold no rows.
+func (w walk) allowance(bins float64) float64 {
+	deviation := w.noise * math.Sqrt(bins)
+	if w.beside {
+		deviation *= 1 + min(1, bins/manyBins)
+	}
+	return deviation
+}
 
 // outward returns the end of the interval of quartile k: the distance up to which the given number of rows lies with
 // confidence, linearly within a bin, or the end of one if whole, as all rows of a bin may be equal to it; and beyond
@@ -132,18 +143,18 @@ func (w walk) outward(k int, rows, beyond, side float64, whole bool) float64 {
 		if side*(b.far-q) <= w.off[k] {
 			continue
 		}
-		missing := rows + surelyPassed*w.noise*math.Sqrt(bins) - passed
-		surely := b.count - surelyPassed*w.noise*math.Sqrt(b.bins)
+		missing := rows + w.allowance(bins) - passed
+		surely := b.count - w.allowance(b.bins)
 		passed, bins = passed+b.count, bins+b.bins
 		switch {
-		case whole && passed-surelyPassed*w.noise*math.Sqrt(bins) >= rows:
+		case whole && passed-w.allowance(bins) >= rows:
 			return b.far + side*w.off[k]
 		case !whole && surely >= missing && !math.IsInf(b.far, 0):
 			return at + (b.far-at)*max(missing/surely, 0) + side*w.off[k]
 		}
 		at = b.far
 	}
-	if passed+surelyPassed*w.noise*math.Sqrt(bins) < beyond-rows {
+	if passed+w.allowance(bins) < beyond-rows {
 		return q + side*w.off[k]
 	}
 	return math.Inf(int(side))
