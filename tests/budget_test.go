@@ -279,15 +279,7 @@ func TestAFirstRequestHoldsNoOtherSteward(t *testing.T) {
 	w.exec(asking, `BEGIN`)
 	w.exec(asking, `SELECT dp_submit('l1', $1, 0.1)`, w.dataset)
 	grant := func() <-chan error {
-		done := make(chan error, 1)
-		go func() {
-			_, err := granting.Exec(context.Background(), `SELECT dp_grant($1, $2, 1)`, w.dataset, member)
-			done <- err
-		}()
-		w.eventually("the grant waits", func() bool {
-			return one[bool](w, w.super, `SELECT coalesce((SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1), false)`, granting.PgConn().PID())
-		})
-		return done
+		return w.waiting(granting, asking, `SELECT dp_grant($1, $2, 1)`, w.dataset, member)
 	}
 	done := grant()
 	w.exec(w.steward, `SET lock_timeout = '2 s'`)
@@ -305,21 +297,11 @@ func TestAGrantAndARevocationDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 10, 0)
 	w.registerAgain("pure", 10, 0) // granted before, and again
-	ctx := context.Background()
-	granting, revoking := w.connect(w.system.StewardURL()), w.connect(w.system.StewardURL())
-	call := func(conn *pgx.Conn, sql string) <-chan error {
-		done := make(chan error, 1)
-		go func() { _, err := conn.Exec(ctx, sql, w.dataset, w.person); done <- err }()
-		w.eventually("it waits", func() bool {
-			return one[bool](w, w.super, `SELECT coalesce((SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1), false)`, conn.PgConn().PID())
-		})
-		return done
-	}
-	holder := w.connect(w.system.SuperuserURL())
+	granting, revoking, holder := w.connect(w.system.StewardURL()), w.connect(w.system.StewardURL()), w.connect(w.system.SuperuserURL())
 	w.exec(holder, `BEGIN`)
 	w.exec(holder, `SELECT FROM dp_int.dataset_grant g JOIN dp_int.dataset d ON d.id = g.dataset WHERE d.name = $1 AND d.unregistered_at IS NULL FOR UPDATE OF g`, w.dataset)
-	granted := call(granting, `SELECT dp_grant($1, $2, 3)`)
-	revoked := call(revoking, `SELECT dp_revoke($1, $2)`)
+	granted := w.waiting(granting, holder, `SELECT dp_grant($1, $2, 3)`, w.dataset, w.person)
+	revoked := w.waiting(revoking, granting, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
 	w.exec(holder, `COMMIT`)
 	for what, err := range map[string]error{"grant": <-granted, "revocation": <-revoked} {
 		if err != nil {

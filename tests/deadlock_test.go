@@ -7,13 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// waiting runs a statement that waits for a lock, and returns once it does.
-func (w *world) waiting(conn *pgx.Conn, sql string, args ...any) (ended <-chan error) {
+// waiting runs a statement that waits for a lock of another session, and returns once it does. Of other locks, those of tests
+// that run at the same time, it may wait before.
+func (w *world) waiting(conn, holder *pgx.Conn, sql string, args ...any) (ended <-chan error) {
 	w.Helper()
 	done := make(chan error, 1)
 	go func() { _, err := conn.Exec(context.Background(), sql, args...); done <- err }()
 	w.eventually("it waits", func() bool {
-		return one[bool](w, w.super, `SELECT coalesce((SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1), false)`, conn.PgConn().PID())
+		return one[bool](w, w.super, `SELECT $2 = ANY (pg_blocking_pids($1))`, conn.PgConn().PID(), holder.PgConn().PID())
 	})
 	return done
 }
@@ -33,7 +34,7 @@ func TestEndingJobsAndFailingOneDoNotDeadlock(t *testing.T) {
 	holder, adopting, worker := w.connect(w.system.SuperuserURL()), w.connect(w.system.SuperuserURL()), w.connect(w.system.URL("dp_sidecar"))
 	w.exec(holder, `BEGIN`)
 	w.exec(holder, `SELECT FROM dp_int.job WHERE id = $1 FOR NO KEY UPDATE`, jobs[10])
-	adopted := w.waiting(adopting, `SELECT FROM dp_int.adopt(false)`)
+	adopted := w.waiting(adopting, holder, `SELECT FROM dp_int.adopt(false)`)
 	failed := make(chan error, 1)
 	go func() {
 		_, err := worker.Exec(context.Background(), `SELECT dp_int.job_fail($1, $2, 'DP004', 'given up', '')`, jobs[11], tokens[11])
@@ -78,8 +79,8 @@ func TestEndingJobsAndARevocationDoNotDeadlock(t *testing.T) {
 	holder, revoking, worker := w.connect(w.system.SuperuserURL()), w.connect(w.system.StewardURL()), w.connect(w.system.URL("dp_sidecar"))
 	w.exec(holder, `BEGIN`)
 	w.exec(holder, `SELECT FROM dp_int.dataset_grant g JOIN dp_int.dataset d ON d.id = g.dataset WHERE d.unregistered_at IS NOT NULL FOR UPDATE OF g`)
-	revoked := w.waiting(revoking, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
-	claims := w.waiting(worker, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s', NULL)`)
+	revoked := w.waiting(revoking, holder, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+	claims := w.waiting(worker, revoking, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s', NULL)`)
 	w.exec(holder, `COMMIT`)
 	for what, err := range map[string]error{"revocation": <-revoked, "claim": <-claims} {
 		if err != nil {
