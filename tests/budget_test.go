@@ -629,6 +629,21 @@ func TestRDPAccountingOfSamples(t *testing.T) {
 	}
 }
 
+// A grant without a limit says nothing of one, under any accounting.
+func TestAGrantWithoutALimitTellsOfNone(t *testing.T) {
+	for _, accounting := range []string{"pure", "zcdp", "rdp"} {
+		w := newWorld(t, 10, map[string]float64{"zcdp": 1e-6, "rdp": 1e-6}[accounting])
+		w.registerAgain(accounting, 10, map[string]float64{"zcdp": 1e-6, "rdp": 1e-6}[accounting])
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+		w.mustRegress(w.analyst, fmt.Sprintf(`SELECT * FROM dp_%s_regress($1, 1)`, map[string]string{"pure": "l1", "zcdp": "linear", "rdp": "linear"}[accounting]), w.dataset)
+		conn, heard := w.listeningAt(w.system.StewardURL())
+		w.exec(conn, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+		if said := heard(); len(said) > 0 {
+			t.Errorf("%s: %q", accounting, said)
+		}
+	}
+}
+
 func TestRDPAccountingIsFixedByTheFirstCharge(t *testing.T) {
 	w := newWorld(t, 1, 1e-6)
 	w.registerAgain("rdp", 1, 1e-6)

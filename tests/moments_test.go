@@ -254,6 +254,7 @@ func TestDailyMomentsServeEveryWindow(t *testing.T) {
 	}
 	rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 1000, over => $2::text::daterange)`, name, window(5, 3)) // two days with the noise of one
 	rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 250, over => $2::text::daterange)`, name, window(3, 1))  // with more than that of two
+	rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 250, over => $2::text::daterange)`, name, window(9, 6))  // reaches beyond all windows below
 	entries := one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, name)
 	for _, c := range []struct {
 		window   string

@@ -119,6 +119,24 @@ func TestHintsOfTextSayWhatToNameInPlaceOfLevels(t *testing.T) {
 	w.wantError(err, "22023", `category "region" has "<level>"`)
 }
 
+// Columns of the view in a hint have names of their own: where parts of a column would be called like another column, or names that
+// are cut alike.
+func TestTheViewOfAHintHasNamesOfItsOwn(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	table := w.dataset + "_named"
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s (y float8, sc int[], sc_1 int, "time in hospital before the first operation of this patient" interval, "time in hospital before the second operation of a patient" int[],
+		"time in hospital before the third operation of the patient" int[]); GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
+	for k, features := range []string{"sc,sc_1", "sc_1,sc", `"time in hospital before the first operation of this patient","time in hospital before the second operation of a patient","time in hospital before the third operation of the patient"`} {
+		name := fmt.Sprintf("%s_%d", table, k)
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'y', $3::text::name[], 1)`, name, "public."+table, "{"+features+"}")
+		w.wantError(err, "22023", "which no model can use")
+		if owner, steward := w.follow(hint(err)); owner != 1 || steward != 1 {
+			t.Error(hint(err))
+		}
+		w.exec(w.steward, `SELECT dp_unregister($1)`, name)
+	}
+}
+
 // A target of text has two labels, not levels with a remainder: the hint names their places, or the labels that the call has.
 func TestTheHintOfATargetOfTextNamesTwoLabels(t *testing.T) {
 	w := newWorld(t, 10, 1e-5)

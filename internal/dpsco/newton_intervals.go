@@ -166,9 +166,9 @@ func (f *newtonFit) whyLongStep() string {
 }
 
 // Why there are no intervals where noise masks the rows of a label: it is rare, or not a value of the target
-// (0 where the target has 1 and 2), or weights are small.
+// (0 where the target has 1 and 2), or features foretell nearly every label, which leaves few surprising rows, or weights are small.
 const (
-	hiddenLabel   = "noise hides the rows of a label: it is too rare for this budget, or no value of the target; ask for more eps, or name the labels that the target has"
+	hiddenLabel   = "noise hides the rows of a label: it is too rare for this budget, or no value of the target, or the features tell the labels nearly apart; ask for more eps, or name the labels that the target has"
 	hiddenWeights = "noise hides the rows of a label: it is rare, or weights are far below max_weight; ask for more eps, or give a max_weight that fits"
 )
 

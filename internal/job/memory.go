@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco/plan"
@@ -79,9 +80,9 @@ func (s *Sidecar) place(c *claim, p *plan.Plan, n int64) (placement, error) {
 	why, unlisted := c.stays(p), s.unlisted(c)
 	switch {
 	case c.Dataset.Placement == string(inDatabase) && why == "" && len(unlisted) > 0:
-		return "", notListed(unlisted)
+		return "", notListed(c.Dataset.Name, unlisted)
 	case c.Dataset.Placement == string(inDatabase):
-		return inDatabase, mustLeave(why)
+		return inDatabase, mustLeave(c.Dataset.Name, why)
 	case len(unlisted) > 0:
 		return s.pulled(c, p, n)
 	case c.Dataset.Distribution != nil && why == "" && c.Dataset.Placement != string(inMemory):
@@ -94,14 +95,19 @@ func (s *Sidecar) place(c *claim, p *plan.Plan, n int64) (placement, error) {
 	return at, err
 }
 
-// mustLeave returns the failure of a job whose rows would have to leave the database for the reason why;
+// mustLeave returns the failure of a job on a data set whose rows would have to leave the database for the reason why;
 // nil if why is empty.
-func mustLeave(why string) error {
+func mustLeave(dataset, why string) error {
 	if why == "" {
 		return nil
 	}
 	return &failure{"DP005", "the rows of this data set stay in the database: " + why,
-		"What takes sums alone are the default methods of dp_linear_regress, dp_logistic_regress, dp_huber_regress and dp_poisson_regress, gd and accmd, without a unit, groups or a sample; ask for fewer features where those are many. Or a steward lets the rows leave: dp_set_placement(dataset, 'auto'). " + nothingSpent}
+		"What takes sums alone are the default methods of dp_linear_regress, dp_logistic_regress, dp_huber_regress and dp_poisson_regress, gd and accmd, without a unit, groups or a sample; ask for fewer features where those are many. Scores, descriptions and second moments need the rows. Or a steward lets the rows leave: " + setPlacement(dataset, "auto") + ". " + nothingSpent}
+}
+
+// setPlacement returns the call by which a steward says where the rows of a data set may be.
+func setPlacement(dataset, to string) string {
+	return fmt.Sprintf("SELECT dp_set_placement('%s', '%s')", strings.ReplaceAll(dataset, "'", "''"), to)
 }
 
 // pulled decides whether n rows that leave the database go to memory or to disk.

@@ -376,8 +376,8 @@ func (ns *nodes) close() {
 	}
 }
 
-// notListed returns the failure of a job whose rows stay on servers that this sidecar may not query.
-func notListed(servers []string) error {
+// notListed returns the failure of a job on a data set whose rows stay on servers that this sidecar may not query.
+func notListed(dataset string, servers []string) error {
 	return &failure{"DP005", "the rows of this data set stay in the database, and this dpsidecar may not ask " + strings.Join(servers, ", "),
-		"Let an operator start it with --node SERVER=URL for each of them. Or a steward lets the rows travel through this server: dp_set_placement(dataset, 'memory'). " + nothingSpent}
+		"Let an operator start it with --node SERVER=URL for each of them. Or a steward lets the rows travel through this server: " + setPlacement(dataset, "memory") + ". " + nothingSpent}
 }

@@ -34,8 +34,11 @@ func Heads(ctx context.Context, db Querier) ([]Head, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Head])
 }
 
-// headText matches a head in a line of text or of JSON, also of JSON quoted in JSON.
-var headText = regexp.MustCompile(`\baccount\\*"?[=:]\s*(\d+),?\s*\\*"?entry\\*"?[=:]\s*(\d+),?\s*\\*"?head\\*"?[=:]\s*\\*"?([0-9a-f]{64})\b`)
+// A head in a line of text, and what is quoted there: names and messages, which may have any text.
+var (
+	headText = regexp.MustCompile(`\baccount=(\d+) entry=(\d+) head=([0-9a-f]{64})\b`)
+	quoted   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+)
 
 // ReadHeads finds heads in the output of dpsidecar verify or the log of dpsidecar serve, as text or as
 // JSON, among any other lines.
@@ -55,18 +58,30 @@ func ReadHeads(r io.Reader) (heads []Head, err error) {
 	return heads, lines.Err()
 }
 
-// readHead returns the head in a line, if it has one.
+// readHead returns the head in a line, if it has one: that of its JSON object, that of a line which the object holds as a
+// string, as log collectors write it, or that of its text. The name of a data set is none of these.
 func readHead(line string) (h Head, ok bool) {
-	if m := headText.FindStringSubmatch(line); m != nil {
-		account, accountErr := strconv.ParseInt(m[1], 10, 64)
-		entry, entryErr := strconv.ParseInt(m[2], 10, 64)
-		return Head{account, entry, m[3]}, accountErr == nil && entryErr == nil
+	if at := strings.Index(line, "{"); at >= 0 {
+		var object map[string]any
+		_ = json.NewDecoder(strings.NewReader(line[at:])).Decode(&object) // what is no object is text
+		if json.NewDecoder(strings.NewReader(line[at:])).Decode(&h) == nil && h.Account > 0 && h.Entry > 0 && len(h.Hash) == 64 {
+			return h, true
+		}
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			if inner, is := object[key].(string); is && key != "dataset" {
+				if h, ok := readHead(inner); ok {
+					return h, true
+				}
+			}
+		}
 	}
-	// A log collector may have sorted the keys of a JSON line.
-	if strings.HasPrefix(strings.TrimSpace(line), "{") && json.Unmarshal([]byte(line), &h) == nil {
-		return h, h.Account > 0 && h.Entry > 0 && len(h.Hash) == 64
+	m := headText.FindStringSubmatch(quoted.ReplaceAllString(line, ""))
+	if m == nil {
+		return Head{}, false
 	}
-	return Head{}, false
+	account, accountErr := strconv.ParseInt(m[1], 10, 64)
+	entry, entryErr := strconv.ParseInt(m[2], 10, 64)
+	return Head{account, entry, m[3]}, accountErr == nil && entryErr == nil
 }
 
 // headCheck compares heads that are kept outside the database with its ledger.

@@ -11,8 +11,15 @@ import (
 func TestHeadsAreReadFromLogs(t *testing.T) {
 	hash := strings.Repeat("0a", 32)
 	want := Head{Account: 12, Entry: 345, Hash: hash}
+	named := fmt.Sprintf("account=5 entry=18 head=%s", strings.Repeat("0b", 32)) // as a data set may be called
 	for _, line := range []string{
 		want.String(),
+		fmt.Sprintf(`level=INFO msg=charged dataset=%q account=12 entry=345 head=%s`, named, hash),
+		fmt.Sprintf(`level=INFO msg=charged dataset="{}" account=12 entry=345 head=%s`, hash),
+		fmt.Sprintf(`{"msg":"charged","dataset":%q,"account":12,"entry":345,"head":%q}`, named, hash),
+		fmt.Sprintf(`{"account":12,"dataset":%q,"entry":345,"head":%q}`, named, hash),
+		fmt.Sprintf(`{"log":%q}`, fmt.Sprintf(`level=INFO msg=charged dataset=%q account=12 entry=345 head=%s`, named, hash)),
+		fmt.Sprintf(`Jan 01 host dpsidecar[7]: {"msg":"charged","dataset":%q,"account":12,"entry":345,"head":%q}`, named, hash),
 		`time=2026-01-01T00:00:00Z level=INFO msg=charged job=x dataset="a b" account=12 entry=345 head=` + hash,
 		`{"time":"2026-01-01T00:00:00Z","level":"INFO","msg":"charged","account":12,"entry":345,"head":"` + hash + `"}`,
 		`{"head":"` + hash + `","account":12,"msg":"charged","entry":345}`,
@@ -24,7 +31,8 @@ func TestHeadsAreReadFromLogs(t *testing.T) {
 			t.Errorf("%s: %v %v", line, heads, err)
 		}
 	}
-	for _, line := range []string{"", "account=12 entry=345", "account=12 entry=345 head=0a", `{"account":12}`, fmt.Sprintf("account=%s entry=1 head=%s", strings.Repeat("9", 30), hash)} {
+	for _, line := range []string{"", "account=12 entry=345", "account=12 entry=345 head=0a", `{"account":12}`, fmt.Sprintf("msg=refused dataset=%q", named), fmt.Sprintf(`{"msg":"refused","dataset":%q}`, named),
+		fmt.Sprintf(`{"log":%q}`, fmt.Sprintf(`{"msg":"refused","dataset":%q,"error":%q}`, named, fmt.Sprintf("data set %q is not granted", named))), fmt.Sprintf("account=%s entry=1 head=%s", strings.Repeat("9", 30), hash)} {
 		if heads, err := ReadHeads(strings.NewReader(line)); !errors.Is(err, ErrNoHeads) {
 			t.Errorf("%s: %v %v", line, heads, err)
 		}

@@ -1092,6 +1092,10 @@ var mutants = []mutant{
 		`h := secondMoments(x, f.contract(bound+math.Abs(x.X[0][0])/1e9), `, []tests{{"./internal/dpsco", "TestReplaysOfCategories"}}},
 
 	// The filters of an account, as dpsidecar verify and the database have them.
+	{"a head is read from the name of a data set in a line of text", "internal/ledger/head.go",
+		`quoted.ReplaceAllString(line, "")`, `line`, []tests{{"./internal/ledger", "TestHeadsAreReadFromLogs"}}},
+	{"a head is read from the name of a data set in JSON", "internal/ledger/head.go",
+		`is && key != "dataset"`, `is`, []tests{{"./internal/ledger", "TestHeadsAreReadFromLogs"}}},
 	{"filters: pure epsilons are admitted beside others", "internal/ledger/filters.go",
 		`return t.rest == 0 && t.epsilon.Cmp`, `return t.epsilon.Cmp`, []tests{{"./internal/ledger", "TestFiltersAt|TestAdaptive|TestReplay"}}},
 	{"filters: the rest costs its rho in the mixture, at no order", "internal/ledger/filters.go",
@@ -1392,7 +1396,7 @@ var mutants = []mutant{
 	{"pushdown: a pass finds rows with an index", "internal/sqlsum/text.go",
 		"rows WHERE \" + condition", "rows WHERE \" + strings.NewReplacer(\"CASE WHEN fence IS NULL THEN false WHEN \", \"\", \"CASE WHEN \", \"\", \" THEN true ELSE false END\", \"\").Replace(condition)", []tests{{"./internal/job", "TestThePlannerExpectsRows"}}},
 	{"pushdown: what needs rows is charged", "internal/job/memory.go",
-		"return inDatabase, mustLeave(why)", "return inDatabase, nil", []tests{{"./internal/job", "TestWhoseRowsStay"}}},
+		"return inDatabase, mustLeave(c.Dataset.Name, why)", "return inDatabase, nil", []tests{{"./internal/job", "TestWhoseRowsStay"}}},
 	{"pushdown: rows that must stay are pulled", "internal/job/memory.go",
 		"	case c.Dataset.Placement == string(inDatabase):\n", "	case c.Dataset.Placement == string(inDatabase) && why == \"\":\n", []tests{{"./internal/job", "TestWhoseRowsStay"}}},
 	{"pushdown: rows that came with a late partition are released", "internal/job/sums.go",

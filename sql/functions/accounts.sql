@@ -90,13 +90,13 @@ BEGIN
 END $$;
 
 -- A budget in the accountant's own unit, rounded downward: epsilon, rho or the
--- divergence of one order; 0 when it leaves nothing to spend.
+-- divergence of one order; 0 when it leaves nothing to spend, NULL where there is no budget.
 CREATE OR REPLACE FUNCTION dp_int.cap(p_accounting text, p_order numeric, p_epsilon numeric, p_delta numeric) RETURNS numeric
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE p_accounting
     WHEN 'pure' THEN p_epsilon
     WHEN 'zcdp' THEN dp_int.zcdp_rho(p_epsilon, dp_int.conversion_delta(p_delta)) * (1 - 1e-15)
-    WHEN 'rdp' THEN greatest(0, p_epsilon - dp_int.renyi_surplus(p_order, dp_int.conversion_delta(p_delta))) * (1 - 1e-15) END
+    WHEN 'rdp' THEN CASE WHEN p_epsilon IS NOT NULL THEN greatest(0, p_epsilon - dp_int.renyi_surplus(p_order, dp_int.conversion_delta(p_delta))) * (1 - 1e-15) END END
 $$;
 
 -- The epsilon that the accountant proves for a total in its unit and a total of deltas, rounded upward.

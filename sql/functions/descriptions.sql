@@ -38,7 +38,9 @@ BEGIN
   IF NOT (r.delta >= 0 AND r.delta < 1) OR r.delta > 0 AND budget_delta = 0 THEN
     RAISE EXCEPTION '%', CASE WHEN budget_delta = 0 THEN format('the budget of data set "%s" has no delta: delta must be 0, not %s', d.name, p_delta)
                               ELSE format('delta must be at least 0 and below 1, not %s', p_delta) END
-      USING ERRCODE = '22023', HINT = 'Leave delta out. No privacy budget was spent.';
+      USING ERRCODE = '22023',
+            HINT = CASE WHEN budget_delta = 0 AND p_model = 'moments' THEN 'Second moments are released with Gaussian noise, and need one: the budget of a data set has a delta if dp_register was given one.'
+                        ELSE 'Leave delta out.' END || ' No privacy budget was spent.';
   ELSIF array_ndims(p_columns) > 1 OR cardinality(p_columns) = 0 THEN
     RAISE EXCEPTION 'columns must be a list of names' USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''; NULL stands for all of them. No privacy budget was spent.';
   END IF;

@@ -16,11 +16,12 @@ BEGIN
   RETURN d;
 END $$;
 
--- Raises where the column for groups has no levels, or is a column of the fit itself.
+-- Raises where the column for groups has no levels, or is a column of the fit itself, or gives two coefficients one name.
 CREATE OR REPLACE FUNCTION dp_int.check_by(d dp_int.dataset, p_columns name[], p_by text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   able text;
+  twice text;
 BEGIN
   IF p_by IS NULL THEN
     RETURN;
@@ -33,6 +34,16 @@ BEGIN
     RAISE EXCEPTION '"%" cannot make the groups and be target or feature too', p_by
       USING ERRCODE = '22023', HINT = format('Within a group it is the same for everybody. Name %s. No privacy budget was spent.',
         CASE WHEN p_columns[1] = p_by::name THEN 'another target' ELSE 'the features without it: ' || dp_int.excerpt(format('features => %L', array_remove(p_columns[2:], p_by::name))) END);
+  ELSIF strpos(d.categories ->> p_by, ':') > 0 THEN  -- where no level has one, names differ
+    SELECT dp_int.full_term(p_by, l.level, t.term) INTO twice
+      FROM jsonb_array_elements_text(d.categories -> p_by) AS l(level),
+           LATERAL (SELECT c::text FROM unnest(p_columns[2:]) AS c WHERE NOT d.categories ? c::text
+                    UNION ALL SELECT c || '=' || v FROM unnest(p_columns[2:]) AS c, jsonb_array_elements_text(d.categories -> c::text) AS v) AS t(term)
+     GROUP BY 1 HAVING count(*) > 1 LIMIT 1;
+    IF FOUND THEN
+      RAISE EXCEPTION 'two coefficients would be called "%"', dp_int.excerpt(twice)
+        USING ERRCODE = '22023', HINT = 'A coefficient of a group is called column=level:term. Leave one of the two features out, or show it under another name in a view. No privacy budget was spent.';
+    END IF;
   END IF;
 END $$;
 

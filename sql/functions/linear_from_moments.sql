@@ -132,7 +132,7 @@ BEGIN
     RAISE EXCEPTION 'no second moments of data set "%" hold %', d.name, array_to_string(p_columns, ', ') USING ERRCODE = '55000', HINT = hint;
   END IF;
   SELECT string_agg(g.gap::text, ', ' ORDER BY g.gap) INTO missing
-    FROM (SELECT gap FROM unnest(datemultirange(p_over) - (SELECT range_agg(m.over) FROM dp_int.moments_of(d.id, p_columns) AS m)) AS gap ORDER BY gap LIMIT 20) AS g;
+    FROM (SELECT gap FROM unnest(datemultirange(p_over) - coalesce((SELECT range_agg(m.over) FROM dp_int.moments_of(d.id, p_columns) AS m WHERE m.over <@ p_over), '{}')) AS gap ORDER BY gap LIMIT 20) AS g;
   IF missing IS NULL THEN
     RAISE EXCEPTION 'no second moments of % that can be added up cover %', array_to_string(p_columns, ', '), p_over
       USING ERRCODE = '55000', HINT = 'Those that do have other columns or scales in other parts of it, or count rows twice: release all of it with the same columns and scales, see dp.moments. This question is free.';

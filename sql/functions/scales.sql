@@ -24,11 +24,12 @@ BEGIN
         USING ERRCODE = '22023', HINT = 'For instance {"center": 2015, "scale": 10}: a year around 2015, give or take ten.';
     END IF;
     IF jsonb_typeof(s.parts -> 'scale') IS DISTINCT FROM 'number' OR NOT ((s.parts -> 'scale')::numeric BETWEEN 1e-100 AND 1e100) THEN
-      RAISE EXCEPTION 'scale of "%" must be a positive number, not %', s.key, coalesce(dp_int.excerpt((s.parts -> 'scale')::text), 'left out')
+      RAISE EXCEPTION 'scale of "%" must be a positive number%, not %', s.key, CASE WHEN jsonb_typeof(s.parts -> 'scale') = 'number' AND s.parts -> 'scale' > '0' THEN ' from 1e-100 to 1e100' ELSE '' END,
+          coalesce(dp_int.excerpt((s.parts -> 'scale')::text), 'left out')
         USING ERRCODE = '22023', HINT = 'A scale is a typical magnitude of the column, or with a center of its distance from that, from public knowledge: 10, or {"center": 2015, "scale": 10}. Dates and timestamps count in seconds since 1970: a year around June 2021 is {"center": 1622505600, "scale": 31600000}.';
     END IF;
     IF s.parts ? 'center' AND (jsonb_typeof(s.parts -> 'center') <> 'number' OR NOT ((s.parts -> 'center')::numeric BETWEEN -1e100 AND 1e100)) THEN
-      RAISE EXCEPTION 'center of "%" must be a number, not %', s.key, dp_int.excerpt((s.parts -> 'center')::text)
+      RAISE EXCEPTION 'center of "%" must be a number%, not %', s.key, CASE jsonb_typeof(s.parts -> 'center') WHEN 'number' THEN ' from -1e100 to 1e100' ELSE '' END, dp_int.excerpt((s.parts -> 'center')::text)
         USING ERRCODE = '22023', HINT = 'A center is a typical value of the column, from public knowledge. Dates and timestamps count in seconds since 1970.';
     END IF;
   END LOOP;

@@ -48,7 +48,7 @@ BEGIN
     RETURN QUERY SELECT s.* FROM pg_catalog.pg_attribute a, LATERAL dp_int.shown_as(a.atttypid, format('(%s).%I', p_expression, a.attname), stem || '_' || a.attname, NULL) s
                   WHERE a.attrelid = kind.typrelid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum;
   ELSE
-    RETURN QUERY SELECT s.* FROM dp_int.parts_of(kind, p_expression) WITH ORDINALITY AS p(type, expression, suffix, n), LATERAL dp_int.shown_as(p.type, p.expression, stem || p.suffix, NULL) s ORDER BY p.n;
+    RETURN QUERY SELECT s.* FROM dp_int.parts_of(kind, p_expression) WITH ORDINALITY AS p(type, expression, suffix, n), LATERAL dp_int.shown_as(p.type, p.expression, CASE p.suffix WHEN '' THEN p_name ELSE stem || p.suffix END, NULL) s ORDER BY p.n;
   END IF;
 END $$;
 
@@ -152,10 +152,14 @@ BEGIN
     INTO relation, view
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relid;
   SELECT c.kind INTO kind FROM dp_int.registered_columns(p_relid, p_target, p_features, p_categories) c WHERE c.name = p_bad;
-  SELECT jsonb_agg(jsonb_build_object('source', c.name, 'expression', s.expression, 'name', s.name::name, 'levels', CASE WHEN v.labels THEN two ELSE s.levels END, 'labels', v.labels, 'place', c.n, 'same', s.expression = quote_ident(s.name)) ORDER BY c.n, s.n) INTO shown
-    FROM dp_int.registered_columns(p_relid, p_target, p_features, p_categories) c,
-         LATERAL dp_int.shown_as(c.kind, quote_ident(c.name), c.name, p_categories -> c.name::text) WITH ORDINALITY AS s(expression, name, levels, n),
-         LATERAL (SELECT c.name = p_target AND s.levels = '["<level>", "*"]') AS v(labels);
+  SELECT jsonb_agg(jsonb_build_object('source', c.source, 'expression', c.expression, 'levels', CASE WHEN c.labels THEN two ELSE c.levels END, 'labels', c.labels, 'place', c.n, 'same', c.same,
+                                      'name', CASE c.among WHEN 1 THEN c.name ELSE (CASE WHEN octet_length(c.name) > 55 THEN left(c.name, 12) ELSE c.name::text END || '_' || c.among)::name END) ORDER BY c.n, c.part) INTO shown
+    FROM (SELECT c.name AS source, c.n, s.n AS part, s.expression, s.levels, s.name::name AS name, e.same, v.labels,
+                 row_number() OVER (PARTITION BY s.name::name ORDER BY e.same DESC, c.n, s.n) AS among  -- a column of the relation keeps its name
+            FROM dp_int.registered_columns(p_relid, p_target, p_features, p_categories) c,
+                 LATERAL dp_int.shown_as(c.kind, quote_ident(c.name), c.name, p_categories -> c.name::text) WITH ORDINALITY AS s(expression, name, levels, n),
+                 LATERAL (SELECT s.expression = quote_ident(s.name)) AS e(same),
+                 LATERAL (SELECT c.name = p_target AND s.levels = '["<level>", "*"]') AS v(labels)) AS c;
   IF NOT EXISTS (SELECT FROM jsonb_array_elements(shown) AS s WHERE s ->> 'source' = p_bad) THEN
     RETURN CASE WHEN kind = 'json'::regtype AND (SELECT relkind IN ('r', 'p') FROM pg_catalog.pg_class WHERE oid = p_relid)
       THEN format('Reading a field of json can raise an error, reading one of jsonb cannot. As the owner of %s run: ALTER TABLE %s ALTER COLUMN %I TYPE jsonb; and register again to see the view that serves. Or leave the column out.', relation, relation, p_bad)
