@@ -369,8 +369,13 @@ func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	if f.grouped {
 		return bound
 	}
-	cheap := min(cheapBound, 0.5*math.Sqrt(noise(least)))
-	return max(bound, least*math.Sqrt(cheap/noise(least)))
+	return max(bound, cheapest(least, noise(least)))
+}
+
+// cheapest returns the largest bound on row lengths whose noise hardly matters. The noise of second moments, over all
+// directions, grows with the square of the bound, and is noise at the bound least.
+func cheapest(least, noise float64) float64 {
+	return least * math.Sqrt(min(cheapBound, 0.5*math.Sqrt(noise))/noise)
 }
 
 // cheapBound is the largest noise of second moments, over all directions, that counts as hardly mattering.

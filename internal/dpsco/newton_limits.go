@@ -8,18 +8,23 @@ import (
 )
 
 // choose sets limit and bound of step t, which balance noise with the parts of scores and curvature that
-// they remove.
+// they remove. The histogram of lengths is in the coordinates of the pass before: where the next ones stretch rows
+// that it shows as short, a Huber fit with a bound from it alone would lose them.
 func (f *newtonFit) choose(t int) {
 	size := f.Curve.size()
 	if f.scores == nil {
 		f.limit, f.bound = 1.5*size*math.Sqrt(f.d/f.mean)*math.Sqrt(f.common/f.own), 1.5*math.Sqrt(f.d/f.own)
 		return
 	}
-	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
+	zCurvature, least := f.curvatureNoise[t].NoiseMultiplier/f.n, 1.2*f.rescale*math.Sqrt(f.lengths.ExcessSquare(0))
 	f.limit = f.limitFor(f.scores, t)
-	f.bound = numeric.MinimiseOnGrid(1.2*f.rescale*math.Sqrt(f.lengths.ExcessSquare(0)), 0, 16, func(bound float64) float64 {
-		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + f.own*square(f.rescale)*f.longerThan(bound/f.rescale) + excessOfRare(f.rare, bound)
+	noise := func(bound float64) float64 { return 2 * math.Sqrt(f.d) * square(bound) * zCurvature }
+	f.bound = numeric.MinimiseOnGrid(least, 0, 16, func(bound float64) float64 {
+		return noise(bound) + f.own*square(f.rescale)*f.longerThan(bound/f.rescale) + excessOfRare(f.rare, bound)
 	})
+	if f.huber() && !f.grouped {
+		f.bound = max(f.bound, cheapest(least, noise(least)))
+	}
 }
 
 // longerThan is the mean of max(0, v^2 - length^2) over the lengths of rows. By Huber's loss it includes rows that
