@@ -868,3 +868,24 @@ func TestCountsOfAFlagWithManyArrive(t *testing.T) {
 		t.Errorf("%d of 60 fits miss the coefficient", missed)
 	}
 }
+
+// Counts by years with a scale of 1 and no center are far from their fit at any eps: the reason why there are no intervals is the scale.
+func TestCountsSayThatScalesAreFarTooSmall(t *testing.T) {
+	const n = 20_000
+	for _, c := range []struct {
+		scale float64
+		wrong bool
+	}{{1, true}, {2015, false}} {
+		r := rand.New(rand.NewPCG(1, 99))
+		x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
+		for i := range n {
+			year := float64(2005 + r.IntN(16))
+			x.X[0][i], x.X[1][i] = year/c.scale, r.NormFloat64()
+			x.Y[i] = float64(poissonOf(r, math.Exp(0.2+0.05*(year-2012.5)+0.5*x.X[1][i])))
+		}
+		fit := resultOf(t, Regression{Loss: loss.Poisson{}}, x, 5, 1)
+		if is := fit.WhyNull == farFromScales; is != c.wrong {
+			t.Errorf("scale %g: %q", c.scale, fit.WhyNull)
+		}
+	}
+}
