@@ -48,9 +48,7 @@ func ReadHeads(r io.Reader) (heads []Head, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
-		if h, ok := readHead(lines.Text()); ok {
-			heads = append(heads, h)
-		}
+		heads = append(heads, headsOfLine(lines.Text())...)
 	}
 	if lines.Err() == nil && len(heads) == 0 {
 		return nil, ErrNoHeads
@@ -58,30 +56,54 @@ func ReadHeads(r io.Reader) (heads []Head, err error) {
 	return heads, lines.Err()
 }
 
-// readHead returns the head in a line, if it has one: that of its JSON object, that of a line which the object holds as a
-// string, as log collectors write it, or that of its text. The name of a data set is none of these.
-func readHead(line string) (h Head, ok bool) {
-	if at := strings.Index(line, "{"); at >= 0 {
-		var object map[string]any
-		_ = json.NewDecoder(strings.NewReader(line[at:])).Decode(&object) // what is no object is text
-		if json.NewDecoder(strings.NewReader(line[at:])).Decode(&h) == nil && h.Account > 0 && h.Entry > 0 && len(h.Hash) == 64 {
-			return h, true
+// headsOfLine returns the heads in a line: those in its JSON, if there are any, or else those in its text.
+func headsOfLine(line string) (heads []Head) {
+	if at := strings.IndexByte(line, '{'); at >= 0 {
+		if json.Valid([]byte(line)) { // not behind a prefix
+			at = 0
 		}
+		values := json.NewDecoder(strings.NewReader(line[at:]))
+		for value := (json.RawMessage{}); values.Decode(&value) == nil; {
+			heads = append(heads, headsOfJSON(value)...)
+		}
+	}
+	if heads != nil {
+		return heads
+	}
+	for _, m := range headText.FindAllStringSubmatch(quoted.ReplaceAllString(line, ""), -1) {
+		account, accountErr := strconv.ParseInt(m[1], 10, 64)
+		entry, entryErr := strconv.ParseInt(m[2], 10, 64)
+		if accountErr == nil && entryErr == nil {
+			heads = append(heads, Head{account, entry, m[3]})
+		}
+	}
+	return heads
+}
+
+// headsOfJSON returns the heads in a JSON value: an object that is one, and those of what objects and lists hold, at any
+// depth and also in lines held as strings, as log collectors write them. The name of a data set is no head.
+func headsOfJSON(value json.RawMessage) (heads []Head) {
+	var h Head
+	var object map[string]json.RawMessage
+	var list []json.RawMessage
+	var line string
+	switch {
+	case json.Unmarshal(value, &h) == nil && h.Account > 0 && h.Entry > 0 && len(h.Hash) == 64:
+		return []Head{h}
+	case json.Unmarshal(value, &object) == nil:
 		for _, key := range slices.Sorted(maps.Keys(object)) {
-			if inner, is := object[key].(string); is && key != "dataset" {
-				if h, ok := readHead(inner); ok {
-					return h, true
-				}
+			if key != "dataset" {
+				heads = append(heads, headsOfJSON(object[key])...)
 			}
 		}
+	case json.Unmarshal(value, &list) == nil:
+		for _, element := range list {
+			heads = append(heads, headsOfJSON(element)...)
+		}
+	case json.Unmarshal(value, &line) == nil:
+		return headsOfLine(line)
 	}
-	m := headText.FindStringSubmatch(quoted.ReplaceAllString(line, ""))
-	if m == nil {
-		return Head{}, false
-	}
-	account, accountErr := strconv.ParseInt(m[1], 10, 64)
-	entry, entryErr := strconv.ParseInt(m[2], 10, 64)
-	return Head{account, entry, m[3]}, accountErr == nil && entryErr == nil
+	return heads
 }
 
 // headCheck compares heads that are kept outside the database with its ledger.

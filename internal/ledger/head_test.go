@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -25,9 +26,19 @@ func TestHeadsAreReadFromLogs(t *testing.T) {
 		`{"head":"` + hash + `","account":12,"msg":"charged","entry":345}`,
 		`{"log":"{\"msg\":\"charged\",\"account\":12,\"entry\":345,\"head\":\"` + hash + `\"}\n","stream":"stderr"}`,
 		`{"account": 12, "entry": 345, "head": "` + hash + `"}`,
+		fmt.Sprintf(`{"severity":"INFO","jsonPayload":{"msg":"charged","dataset":%q,"account":12,"entry":345,"head":%q}}`, named, hash),
+		fmt.Sprintf(`{"stream":{"app":"dpsidecar"},"values":[["1700000000","level=INFO msg=charged dataset=x %s"]]}`, want),
 	} {
 		heads, err := ReadHeads(strings.NewReader("  ok  something\n" + line + "\n"))
 		if err != nil || len(heads) != 1 || heads[0] != want {
+			t.Errorf("%s: %v %v", line, heads, err)
+		}
+	}
+	two := Head{Account: 13, Entry: 1, Hash: hash}
+	for _, line := range []string{fmt.Sprintf("%s; %s", want, two),
+		fmt.Sprintf(`[{"account":12,"entry":345,"head":%q}, {"account":13,"entry":1,"head":%q}]`, hash, hash),
+		fmt.Sprintf(`{"values":[["1","%s"],["2","%s"]]}`, want, two)} {
+		if heads, err := ReadHeads(strings.NewReader(line)); err != nil || !slices.Equal(heads, []Head{want, two}) {
 			t.Errorf("%s: %v %v", line, heads, err)
 		}
 	}
