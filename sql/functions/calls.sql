@@ -174,6 +174,7 @@ LANGUAGE plpgsql VOLATILE SET array_nulls = on AS $$
 DECLARE
   connection text;
   asked boolean := false;
+  known boolean := false;  -- as much of the fate as can be
   release uuid;
   code text; message text; hint text := '';
   fate text := 'unknown: see dp.jobs. Unless it was reading already, it is dropped and no privacy budget is spent';
@@ -195,20 +196,26 @@ BEGIN
   EXCEPTION WHEN query_canceled THEN
     GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
   END;
+  BEGIN
+    PERFORM pg_sleep(CASE code WHEN '57014' THEN 0.01 ELSE 0 END);  -- for the second signal
+  EXCEPTION WHEN query_canceled THEN NULL;
+  END;
   FOR attempt IN 1..10 LOOP
     BEGIN
-      IF attempt > 1 OR hint <> '' THEN
-        NULL;
-      ELSIF asked THEN
-        SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, p_job)) AS t(fate text);
-      ELSE
-        fate := 'not begun; no privacy budget was spent';
+      IF hint = '' AND NOT known THEN
+        IF asked THEN
+          SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, p_job)) AS t(fate text);
+        ELSE
+          fate := 'not begun; no privacy budget was spent';
+        END IF;
       END IF;
+      known := true;
       -- Without the lock that the loopback holds nobody waits for the job.
       PERFORM dp_dblink.dblink_disconnect(connection);
       EXIT;
-    EXCEPTION WHEN query_canceled OR OTHERS THEN
-      NULL;
+    EXCEPTION
+      WHEN query_canceled THEN NULL;  -- and the answer may be lost: asked again, what is canceled stays so
+      WHEN OTHERS THEN known := true;
     END;
   END LOOP;
   RAISE EXCEPTION '%', message USING ERRCODE = code,
@@ -492,39 +499,49 @@ BEGIN
   job := public.dp_submit(model, dataset, eps, delta, target, features, intercept, options, where_level, over);
   COMMIT;
   LOOP
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;  -- each look sees what others have committed
     BEGIN
-      PERFORM pg_catalog.pg_sleep(nap);
-      SELECT * INTO s FROM public.dp_status(job);
+      FOR look IN 1..30 LOOP  -- for about a second: a cancel that arrives at a COMMIT cannot be handled, and the job goes on
+        PERFORM pg_catalog.pg_sleep(nap);
+        SELECT * INTO s FROM public.dp_status(job);
+        expected := COALESCE(expected, s.expected_at);
+        IF NOT late AND s.expected_at OPERATOR(pg_catalog.>) (expected OPERATOR(pg_catalog.+) '5 s'::pg_catalog.interval) THEN
+          late := true;
+          told := NULL;
+        END IF;
+        IF (s.stage OPERATOR(pg_catalog.=) told) IS NOT TRUE AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (begun OPERATOR(pg_catalog.+) '0.9 s'::pg_catalog.interval) THEN
+          told := s.stage;
+          RAISE NOTICE 'dpsidecar: %', pg_catalog.concat(told, CASE WHEN late AND s.expected_at IS NOT NULL THEN ', longer than expected' END, dp.time_left(s.expected_at));
+        END IF;
+        nap := LEAST(nap OPERATOR(pg_catalog.*) 1.3::pg_catalog.float8, 0.05::pg_catalog.float8);
+        EXIT WHEN s.status OPERATOR(pg_catalog.=) 'done' OR s.sqlstate IS NOT NULL;
+        lost_since := NULL;
+        patience := '10 s';
+      END LOOP;
     EXCEPTION WHEN query_canceled THEN
       interrupt := SQLERRM;
     END;
     IF interrupt IS NOT NULL THEN
+      BEGIN
+        PERFORM pg_catalog.pg_sleep(0.01);  -- for the second signal of a client's cancel, see dp_int.call_sidecar
+      EXCEPTION WHEN query_canceled THEN NULL;
+      END;
+      FOR attempt IN 1..10 LOOP
+        BEGIN
+          fate := public.dp_cancel(job);
+          EXIT;
+        EXCEPTION WHEN query_canceled THEN NULL;
+        END;
+      END LOOP;
       COMMIT;
-      SET TRANSACTION ISOLATION LEVEL READ COMMITTED;  -- sees a job that is claimed just now
-      fate := public.dp_cancel(job);
-      COMMIT;
-      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = dp.what_became(fate);
-    END IF;
-    expected := COALESCE(expected, s.expected_at);
-    IF NOT late AND s.expected_at OPERATOR(pg_catalog.>) (expected OPERATOR(pg_catalog.+) '5 s'::pg_catalog.interval) THEN
-      late := true;
-      told := NULL;
-    END IF;
-    IF (s.stage OPERATOR(pg_catalog.=) told) IS NOT TRUE AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (begun OPERATOR(pg_catalog.+) '0.9 s'::pg_catalog.interval) THEN
-      told := s.stage;
-      RAISE NOTICE 'dpsidecar: %', pg_catalog.concat(told, CASE WHEN late AND s.expected_at IS NOT NULL THEN ', longer than expected' END, dp.time_left(s.expected_at));
+      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = dp.what_became(COALESCE(fate, 'unknown: see dp.jobs'));
     END IF;
     EXIT WHEN s.status OPERATOR(pg_catalog.=) 'done';
-    IF s.sqlstate IS NULL THEN
-      lost_since := NULL;
-      patience := '10 s';
-    ELSE
+    IF s.sqlstate IS NOT NULL THEN
       lost_since := COALESCE(lost_since, pg_catalog.clock_timestamp());
       IF s.sqlstate OPERATOR(pg_catalog.<>) 'DP001' THEN
         RAISE EXCEPTION '%', s.message USING ERRCODE = s.sqlstate, HINT = s.hint;
       ELSIF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>=) (lost_since OPERATOR(pg_catalog.+) patience) THEN
-        COMMIT;
-        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         fate := public.dp_cancel(job);  -- a sidecar may have started in the meantime
         COMMIT;
         RAISE EXCEPTION '%', s.message
@@ -532,7 +549,6 @@ BEGIN
       END IF;
     END IF;
     COMMIT;
-    nap := LEAST(nap OPERATOR(pg_catalog.*) 1.3::pg_catalog.float8, 0.05::pg_catalog.float8);
   END LOOP;
 END $$;
 COMMENT ON PROCEDURE public.dp_run IS
