@@ -249,6 +249,7 @@ func setupCheck(fs *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		config.RuntimeParams["statement_timeout"], config.RuntimeParams["client_encoding"] = "0", "UTF8" // whatever the database's are
 		conn, err := pgx.ConnectConfig(ctx, config)
 		if err != nil {
 			return err
@@ -281,6 +282,7 @@ func setupVerify(fs *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		config.RuntimeParams["client_encoding"] = "UTF8" // names of data sets may have any letters
 		conn, err := pgx.ConnectConfig(ctx, config)
 		if err != nil {
 			return err
@@ -289,6 +291,13 @@ func setupVerify(fs *flag.FlagSet) action {
 		// All statements read the same snapshot.
 		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 		if err != nil {
+			return err
+		}
+		// A long ledger takes longer than the limits that a database may have. They are lifted for the transaction alone, as
+		// the session may be a pooler's; Postgres has the last since 17.
+		if _, err := tx.Exec(ctx, `SELECT pg_catalog.set_config(name, '0', true)
+			FROM (VALUES ('statement_timeout'), ('idle_in_transaction_session_timeout'), ('transaction_timeout')) AS v(name)
+			WHERE pg_catalog.current_setting(name, true) IS NOT NULL`); err != nil {
 			return err
 		}
 		findings, err := ledger.Verify(ctx, tx, kept...)

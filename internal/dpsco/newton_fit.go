@@ -247,10 +247,15 @@ func (f *newtonFit) noiseFloor() float64 {
 	return max(factor*f.hNoise*math.Sqrt(f.d), minCurvature)
 }
 
+// oneSidedAt reports whether nearly all scores of the pass just made have the same sign.
+func (f *newtonFit) oneSidedAt() bool {
+	return f.shape.Intercept && math.Abs(f.g.AtVec(0)/f.p.At(0, 0)) > mostOneSided*f.Curve.size()
+}
+
 // advance moves the fit and chooses the next coordinates.
 func (f *newtonFit) advance(scores, lengths *magnitude.Histogram) {
 	f.mean = f.meanCurvature()
-	f.oneSided = f.shape.Intercept && math.Abs(f.g.AtVec(0)/f.p.At(0, 0)) > mostOneSided*f.Curve.size()
+	f.oneSided = f.oneSidedAt()
 	f.whiten()
 	w, _ := f.stretch(f.toLevel(f.next(f.Curve.longest())))
 	f.moved = floats.Norm(linalg.SolveTriangular(f.a, linalg.Minus(w, 1, f.w)), 2) / math.Sqrt(f.mean)

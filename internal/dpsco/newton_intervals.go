@@ -202,7 +202,7 @@ func (f *newtonFit) whyUncertain(r *release.Result) string {
 		}
 	}
 	switch {
-	case !f.arrives, f.falls, floats.Norm(f.lastMove(), 2) > maxLastStep*f.lastReach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > maxStretch:
+	case !f.arrives, f.falls, floats.Norm(f.lastMove(), 2) > maxLastStep*f.bend()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > maxStretch:
 		return f.whyLongStep()
 	case open >= maxOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
@@ -253,7 +253,7 @@ func (f *newtonFit) variance(c *mat.Dense, x extrapolation) *mat.SymDense {
 func (f *newtonFit) covariance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	d, move, total := f.shape.D, f.lastMove(), f.variance(c, x)
 	var left mat.SymDense
-	left.SymOuterK(square(floats.Dot(move, move)/2/f.lastReach())/f.mean, f.a)
+	left.SymOuterK(square(floats.Dot(move, move)/2/f.bend())/f.mean, f.a)
 	total.AddSym(total, &left)
 	total.SymRankOne(total, square(f.stretched-1), mat.NewVecDense(d, f.centre))
 	for j, alone := range f.leftAlone() {

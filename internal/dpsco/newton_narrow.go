@@ -36,6 +36,19 @@ func (f *newtonFit) lastReach() float64 {
 	return f.Curve.reach()
 }
 
+// bend is the change of predictions over which the curvature of the last step changes, for intervals: of Huber's loss delta,
+// or a typical residual where that is larger, as the share of rows within delta says. Residuals of the step before do not
+// say it: of a target far from 0 nearly all of them were the distance to it. Nor does the share where nearly all residuals
+// have one sign, for then that distance is still open.
+func (f *newtonFit) bend() float64 {
+	c, huber := f.Curve.(huberCurve)
+	if !huber || f.oneSidedAt() {
+		return f.Curve.reach()
+	}
+	within := max(f.meanCurvature()/f.weights, minCurvature)
+	return max(c.delta, min(c.far, c.delta/2/within))
+}
+
 // narrow chooses the delta of step t of a Huber fit: at most the one asked for, but before the last step where
 // residuals are far larger. The noise of a score is proportional to delta, and where residuals are far smaller a
 // smaller delta makes the same scores with less noise. The choice balances that noise with the mean part of residuals between both values, an estimate of
