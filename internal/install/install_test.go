@@ -674,6 +674,20 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
+// A dump without rows, restored, is named as what it is, with a way out that leads to an installation.
+func TestTablesWithoutRowsAreNamed(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(db)), SidecarPassword: "side"}
+	install(t, config)
+	c.Exec(t, db, "TRUNCATE dp_int.schema_migrations")
+	if _, err := Run(t.Context(), config); !errors.Is(err, ErrSchemaOnly) {
+		t.Errorf("got %v", err)
+	}
+	c.Exec(t, db, "DROP SCHEMA dp, dp_int CASCADE")
+	install(t, config)
+}
+
 func TestPasswordsArePrintableASCII(t *testing.T) {
 	for _, p := range []string{"with space", "tab\t", "ümlaut", "\x00"} {
 		if _, err := verifier(p); !errors.Is(err, errPassword) {

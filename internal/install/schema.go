@@ -100,9 +100,28 @@ func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	return version, replaceCode(ctx, admin)
 }
 
+// ErrSchemaOnly is returned where a dump without rows was restored.
+var ErrSchemaOnly = errors.New("this database has dpsidecar's tables without a row, as pg_dump --schema-only leaves them; to install it anew run DROP SCHEMA dp, dp_int CASCADE first; to have the ledger restore a dump with rows")
+
+// refuseSchemaOnly looks for tables without the rows that migrations put in them. The table of versions is the first that
+// is made, and has a row as soon as there is another.
+//
+// Errors: ErrSchemaOnly.
+func refuseSchemaOnly(ctx context.Context, conn *pgx.Conn) error {
+	var tables, rows bool
+	err := conn.QueryRow(ctx, `SELECT to_regclass('dp_int.schema_migrations') IS NOT NULL AND to_regclass('dp_int.account') IS NOT NULL`).Scan(&tables)
+	if err != nil || !tables {
+		return err
+	}
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dp_int.schema_migrations)`).Scan(&rows); err != nil || rows {
+		return err
+	}
+	return ErrSchemaOnly
+}
+
 // claimSchema makes schema dp_int, if there is none, and takes the rights of others on it.
 //
-// Errors: ErrForeign.
+// Errors: ErrForeign; ErrSchemaOnly.
 func claimSchema(ctx context.Context, admin *pgx.ConnConfig) error {
 	conn, err := pgx.ConnectConfig(ctx, admin)
 	if err != nil {
@@ -120,7 +139,10 @@ func claimSchema(ctx context.Context, admin *pgx.ConnConfig) error {
 	if _, err := conn.PgConn().Exec(ctx, claim).ReadAll(); err != nil {
 		return err
 	}
-	return refuseForeign(ctx, conn)
+	if err := refuseForeign(ctx, conn); err != nil {
+		return err
+	}
+	return refuseSchemaOnly(ctx, conn)
 }
 
 // dblinkFunctions starts a loop over the functions of dblink that the administrator's script lets the installer grant.

@@ -82,7 +82,7 @@ func (s *Sidecar) checkSchema(ctx context.Context, q arrowio.Querier) error {
 func CheckSchema(ctx context.Context, q arrowio.Querier, want sql.Schema) error {
 	var found sql.Schema
 	err := q.QueryRow(ctx, `
-		SELECT substring(v FROM 'schema ([0-9]+)')::int, coalesce(substring(v FROM 'functions ([0-9a-f]+)'), '') FROM public.dp_version() AS v`).
+		SELECT coalesce(substring(v FROM 'schema ([0-9]+)')::int, 0), coalesce(substring(v FROM 'functions ([0-9a-f]+)'), '') FROM public.dp_version() AS v`).
 		Scan(&found.Version, &found.Fingerprint)
 	var pg *pgconn.PgError
 	switch {

@@ -103,7 +103,7 @@ END $$;
 -- The hint for a column that a relation does not have.
 CREATE OR REPLACE FUNCTION dp_int.its_columns(p_relid oid) RETURNS text
 LANGUAGE sql STABLE AS $$
-  SELECT format('Its columns are %s; capitals count.', dp_int.excerpt(string_agg(a.attname, ', ' ORDER BY a.attnum)))
+  SELECT CASE count(*) WHEN 0 THEN 'It has no columns.' ELSE format('Its columns are %s; capitals count.', dp_int.excerpt(string_agg(a.attname, ', ' ORDER BY a.attnum))) END
     FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attnum > 0 AND NOT a.attisdropped
 $$;
 
