@@ -36,7 +36,7 @@ func (f *newtonFit) first(x table.Data, src *mech.Source) {
 		f.tooLong = longer > 1
 	} else { // no rescaling: means are exponential in predictions, and the start may be far off
 		_, times := magnitude.ReadLengths(slices.Clone(noisy), f.firstLengthNoise, f.shape.D, f.Bound, newtonTooLong, f.n)
-		f.tooLong = times > 1
+		f.farScales = times > 1
 		l = f.magnitudes(noisy, f.firstLengthNoise, 1, magnitude.LongestLength(f.shape.D))
 		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).Apart(), f.n/float64(max(1, f.shape.GroupCount)))
 	}

@@ -29,18 +29,19 @@ func newNewtonParts(r *newtonReleases, x table.Data) *newtonParts {
 // newtonFit is a fit of a part of the rows. All of its fields are released or public.
 type newtonFit struct {
 	*newtonReleases
-	n, d    float64    // n: rows of the part; d: coefficients
-	perRow  float64    // factor from a released mean, over all rows, to a mean over the part
-	grouped bool       // of one group
-	delta   float64    // of Huber's loss, as asked for: that of a pass may be another (narrow)
-	small   bool       // of a group whose size is barely above its noise
-	tooLong bool       // rows are far too long for the registered scales
-	p       *mat.Dense // coordinates are z = P'x; upper triangular
-	w       []float64  // the fit so far
-	mean    float64    // mean curvature, with the weights of rows
-	weights float64    // mean weight of rows; 1 without weights, or without a constant to estimate it from
-	common  float64    // least weight by which rows are bounded (boundByWeights, newtonRows.weigh); 1 without weights
-	own     float64    // mean weight of usable rows over common
+	n, d      float64    // n: rows of the part; d: coefficients
+	perRow    float64    // factor from a released mean, over all rows, to a mean over the part
+	grouped   bool       // of one group
+	delta     float64    // of Huber's loss, as asked for: that of a pass may be another (narrow)
+	small     bool       // of a group whose size is barely above its noise
+	tooLong   bool       // rows are far too long for the registered scales
+	farScales bool       // counts: the same, which moments do not make up for and is the reason where a fit has no intervals
+	p         *mat.Dense // coordinates are z = P'x; upper triangular
+	w         []float64  // the fit so far
+	mean      float64    // mean curvature, with the weights of rows
+	weights   float64    // mean weight of rows; 1 without weights, or without a constant to estimate it from
+	common    float64    // least weight by which rows are bounded (boundByWeights, newtonRows.weigh); 1 without weights
+	own       float64    // mean weight of usable rows over common
 
 	whitened      *mat.Dense           // whitens the rows, by the moments of the first pass
 	most, seen    *mat.SymDense        // those moments: with hidden directions as large as noise allows, and without them

@@ -73,7 +73,7 @@ func (f *newtonFit) errors(r *release.Result) {
 		why = hiddenDirection // a feature that lies elsewhere in a group goes with the constant, whose error is its own then
 	}
 	if why != "" {
-		withhold(r, why)
+		withhold(r, f.orScales(why))
 		return
 	}
 	c := f.influences(f.q)
@@ -81,13 +81,13 @@ func (f *newtonFit) errors(r *release.Result) {
 	r.Covariance = f.covariance(c, x)
 	var bias *mat.SymDense
 	if bias, why = f.weighing(c, x); why != "" {
-		withhold(r, cmp.Or(r.WhyNull, why))
+		withhold(r, f.orScales(cmp.Or(r.WhyNull, why)))
 		return
 	}
 	r.Bias = bias
 	if r.Unsettled = f.unsettled(r); r.Unsettled != nil {
 		if r.WhyNull = cmp.Or(r.WhyNull, longLastStep); len(r.Unsettled) == f.shape.D {
-			withhold(r, longLastStep)
+			withhold(r, f.orScales(longLastStep))
 			return
 		}
 	}
@@ -103,6 +103,14 @@ func (f *newtonFit) errors(r *release.Result) {
 		r.Low, r.High = append(r.Low, middle.AtVec(j)-half), append(r.High, middle.AtVec(j)+half)
 	}
 	withholdUnlessFinite(r)
+}
+
+// orScales is why a fit has no intervals: the reason found or, of counts whose rows are far too long for the scales, that.
+func (f *newtonFit) orScales(why string) string {
+	if f.farScales && f.Intervals && !f.small {
+		return farFromScales
+	}
+	return why
 }
 
 // longRowsDecide is why counts have no intervals where a few rows, far from all others, determine the fit.

@@ -888,4 +888,14 @@ func TestCountsSayThatScalesAreFarTooSmall(t *testing.T) {
 			t.Errorf("scale %g: %q", c.scale, fit.WhyNull)
 		}
 	}
+	// Features about 0, fifty times as large as their scales, cost counts nothing: these fits have intervals.
+	r := rand.New(rand.NewPCG(2, 99))
+	x := table.Data{Shape: table.Shape{N: n, D: 3, Intercept: true}, X: table.NewColumns(2, n), Y: make([]float64, n)}
+	for i := range n {
+		x.X[0][i], x.X[1][i] = 50*r.NormFloat64(), 50*r.NormFloat64()
+		x.Y[i] = float64(poissonOf(r, math.Exp(0.2+0.005*x.X[0][i]+0.01*x.X[1][i])))
+	}
+	if fit := resultOf(t, Regression{Loss: loss.Poisson{}}, x, 5, 1); fit.Low == nil {
+		t.Errorf("fifty times the scales: %q", fit.WhyNull)
+	}
 }

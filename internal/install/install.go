@@ -80,11 +80,11 @@ const lockHolders = `
 // systemNames returns a configuration whose sessions find the system's functions and operators alone by a name
 // without a schema: others could put their own in schema public, where the server lets them, or in a schema of
 // the database's search_path, with arguments that fit a call better, and these would run with the rights of
-// whoever installs. No time limit ends them.
+// whoever installs. No limit of these on a statement or an idle session ends them.
 func systemNames(admin *pgx.ConnConfig) *pgx.ConnConfig {
 	admin = admin.Copy()
 	admin.RuntimeParams["search_path"] = "pg_catalog, pg_temp"
-	for _, limit := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} { // of the database or the role; a migration may take longer
+	for _, limit := range []string{"statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"} { // of the database or the role; a migration may take longer
 		admin.RuntimeParams[limit] = "0"
 	}
 	return admin

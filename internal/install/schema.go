@@ -113,7 +113,7 @@ func refuseSchemaOnly(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil || !tables {
 		return err
 	}
-	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dp_int.schema_migrations)`).Scan(&rows); err != nil || rows {
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dp_int.schema_migrations) OR EXISTS (SELECT FROM dp_int.account)`).Scan(&rows); err != nil || rows {
 		return err
 	}
 	return ErrSchemaOnly
