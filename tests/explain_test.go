@@ -255,7 +255,7 @@ func TestExplainSaysWhichCoefficientItCannotForecast(t *testing.T) {
 	w := newWorld(t, 1, 1e-5)
 	table := w.dataset + "_rare"
 	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS
-		SELECT x, vip, random() < CASE WHEN vip THEN 0.05 ELSE 0.02 END AS left_us FROM (SELECT random() AS x, random() < 0.02 AS vip FROM generate_series(1, 20000)) AS r;
+		SELECT random() AS x, i %% 50 = 0 AS vip, CASE WHEN i %% 50 = 0 THEN i %% 1000 = 0 ELSE i %% 49 = 3 END AS left_us FROM generate_series(1, 20000) AS i;
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'left_us', '{x,vip}', 1000, 1e-5, '{"x": 1}')`, table, "public."+table)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
