@@ -242,13 +242,15 @@ func TestBadGroupsAreRefused(t *testing.T) {
 func TestNamesOfCoefficientsOfGroupsDiffer(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	name := w.dataset + "_named"
-	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT random() AS y, random() AS v, random() AS "b:v", CASE i %% 2 WHEN 0 THEN 'a' ELSE 'a:b' END AS g FROM generate_series(1, 3000) AS i; GRANT SELECT ON public.%[1]s TO dp_sidecar`, name))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{b:v,v,g}', 100, 1e-5, categories => '{"g": ["a", "a:b"]}')`, name, "public."+name)
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT random() AS y, random() AS v, random() AS "b:v", random() AS "b:(intercept)", CASE i %% 2 WHEN 0 THEN 'a' ELSE 'a:b' END AS g FROM generate_series(1, 3000) AS i; GRANT SELECT ON public.%[1]s TO dp_sidecar`, name))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{b:v,v,b:(intercept),g}', 100, 1e-5, categories => '{"g": ["a", "a:b"]}')`, name, "public."+name)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
-	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_regress_by($1, 'g', 5, features => '{b:v,v}')`, name)
-	w.wantError(err, "22023", `two coefficients would be called "g=a:b:v"`)
-	if !strings.HasSuffix(hint(err), "No privacy budget was spent.") || one[int](w, w.steward, `SELECT count(*)::int FROM dp.ledger WHERE dataset = $1 AND kind = 'charge'`, name) != 0 {
-		t.Error(hint(err))
+	for features, twice := range map[string]string{"{b:v,v}": "g=a:b:v", "{b:(intercept),v}": "g=a:b:(intercept)"} {
+		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_regress_by($1, 'g', 5, features => $2::text::name[])`, name, features)
+		w.wantError(err, "22023", fmt.Sprintf("two coefficients would be called %q", twice))
+		if !strings.HasSuffix(hint(err), "No privacy budget was spent.") || one[int](w, w.steward, `SELECT count(*)::int FROM dp.ledger WHERE dataset = $1 AND kind = 'charge'`, name) != 0 {
+			t.Error(hint(err))
+		}
 	}
 	w.exec(w.analyst, `SELECT * FROM dp_linear_regress_by($1, 'g', 5, features => '{v}')`, name)
 }

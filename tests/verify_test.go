@@ -94,7 +94,7 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 	_, err := w.analyst.Exec(ctx, `SELECT * FROM dp_verify()`)
 	w.wantError(err, "42501", "")
 	for _, heads := range []string{`{}`, `"x"`, `[7]`, `[{"account": 1}]`, `[{"account": 1, "entry": 1}]`, `[{"account": 1, "entry": "1", "head": "00"}]`, `[{"account": null, "entry": 1, "head": "00"}]`,
-		`[{"account": 1, "entry": 1e99, "head": "00"}]`, `[{"account": 1.5, "entry": 1, "head": "00"}]`, `[{"account": 1, "entry": 0, "head": "00"}]`} {
+		`[{"account": 1, "entry": 1e99, "head": "00"}]`, `[{"account": 1.5, "entry": 1, "head": "00"}]`, `[{"account": 1.0, "entry": 1, "head": "00"}]`, `[{"account": 1, "entry": 0, "head": "00"}]`} {
 		_, err := w.steward.Exec(ctx, `SELECT * FROM dp_verify($1::jsonb)`, heads)
 		w.wantError(err, "22023", "head")
 	}

@@ -19,7 +19,7 @@ import (
 // post-processing.
 
 // maxOpen is the largest standard deviation of the logarithm of a standard error, due to the noise of the
-// curvature, and maxLastStep the largest length of the last step, relative to the reach of the curvature,
+// curvature, and maxLastStep the largest length of the last step, relative to bend,
 // for which intervals are given.
 const (
 	maxOpen     = 0.45

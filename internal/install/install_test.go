@@ -684,6 +684,10 @@ func TestTablesWithoutRowsAreNamed(t *testing.T) {
 	if _, err := Run(t.Context(), config); !errors.Is(err, ErrSchemaOnly) {
 		t.Errorf("got %v", err)
 	}
+	c.Exec(t, db, "INSERT INTO dp_int.account (accounting, epsilon, delta, cap) VALUES ('pure', 1, 0, 1)")
+	if _, err := Run(t.Context(), config); err == nil || errors.Is(err, ErrSchemaOnly) { // never where dropping loses an account
+		t.Errorf("with an account: %v", err)
+	}
 	c.Exec(t, db, "DROP SCHEMA dp, dp_int CASCADE")
 	install(t, config)
 }

@@ -103,8 +103,8 @@ func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 // ErrSchemaOnly is returned where a dump without rows was restored.
 var ErrSchemaOnly = errors.New("this database has dpsidecar's tables without a row, as pg_dump --schema-only leaves them; to install it anew run DROP SCHEMA dp, dp_int CASCADE first; to have the ledger restore a dump with rows")
 
-// refuseSchemaOnly looks for tables without the rows that migrations put in them. The table of versions is the first that
-// is made, and has a row as soon as there is another.
+// refuseSchemaOnly refuses tables without rows: neither the version, which is there as soon as a table is, nor an account.
+// Where there is an account, to drop them would lose its ledger.
 //
 // Errors: ErrSchemaOnly.
 func refuseSchemaOnly(ctx context.Context, conn *pgx.Conn) error {

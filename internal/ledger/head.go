@@ -56,16 +56,26 @@ func ReadHeads(r io.Reader) (heads []Head, err error) {
 	return heads, lines.Err()
 }
 
+// mostBraces is the number of braces in a line that begin no JSON, as those of labels before it, from which on the rest
+// of the line is not looked through: each may take a reading of all of it.
+const mostBraces = 16
+
 // headsOfLine returns the heads in a line: those in its JSON, if there are any, or else those in its text.
 func headsOfLine(line string) (heads []Head) {
-	if at := strings.IndexByte(line, '{'); at >= 0 {
-		if json.Valid([]byte(line)) { // not behind a prefix
-			at = 0
+	for rest, others := line, 0; others < mostBraces; {
+		at := strings.IndexByte(rest, '{')
+		if at < 0 {
+			break
 		}
-		values := json.NewDecoder(strings.NewReader(line[at:]))
-		for value := (json.RawMessage{}); values.Decode(&value) == nil; {
-			heads = append(heads, headsOfJSON(value)...)
+		values := json.NewDecoder(strings.NewReader(rest[at:]))
+		values.UseNumber()
+		var value any
+		if values.Decode(&value) != nil {
+			rest, others = rest[at+1:], others+1
+			continue
 		}
+		heads = append(heads, headsOfJSON(value)...)
+		rest = rest[at+int(values.InputOffset()):]
 	}
 	if heads != nil {
 		return heads
@@ -82,28 +92,39 @@ func headsOfLine(line string) (heads []Head) {
 
 // headsOfJSON returns the heads in a JSON value: an object that is one, and those of what objects and lists hold, at any
 // depth and also in lines held as strings, as log collectors write them. The name of a data set is no head.
-func headsOfJSON(value json.RawMessage) (heads []Head) {
-	var h Head
-	var object map[string]json.RawMessage
-	var list []json.RawMessage
-	var line string
-	switch {
-	case json.Unmarshal(value, &h) == nil && h.Account > 0 && h.Entry > 0 && len(h.Hash) == 64:
-		return []Head{h}
-	case json.Unmarshal(value, &object) == nil:
-		for _, key := range slices.Sorted(maps.Keys(object)) {
-			if key != "dataset" {
-				heads = append(heads, headsOfJSON(object[key])...)
+func headsOfJSON(value any) (heads []Head) {
+	switch v := value.(type) {
+	case map[string]any:
+		if h, ok := headOfObject(v); ok {
+			return []Head{h}
+		}
+		if v["key"] == "dataset" { // an attribute as OpenTelemetry writes it, beside its value
+			return nil
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if !strings.EqualFold(key, "dataset") {
+				heads = append(heads, headsOfJSON(v[key])...)
 			}
 		}
-	case json.Unmarshal(value, &list) == nil:
-		for _, element := range list {
+	case []any:
+		for _, element := range v {
 			heads = append(heads, headsOfJSON(element)...)
 		}
-	case json.Unmarshal(value, &line) == nil:
-		return headsOfLine(line)
+	case string:
+		return headsOfLine(v)
 	}
 	return heads
+}
+
+// headOfObject returns the head that an object is, if it is one.
+func headOfObject(object map[string]any) (Head, bool) {
+	account, _ := object["account"].(json.Number)
+	entry, _ := object["entry"].(json.Number)
+	hash, _ := object["head"].(string)
+	h := Head{Hash: hash}
+	h.Account, _ = account.Int64() // 0 with an error
+	h.Entry, _ = entry.Int64()
+	return h, h.Account > 0 && h.Entry > 0 && len(hash) == 64
 }
 
 // headCheck compares heads that are kept outside the database with its ledger.

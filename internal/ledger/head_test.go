@@ -27,6 +27,7 @@ func TestHeadsAreReadFromLogs(t *testing.T) {
 		`{"log":"{\"msg\":\"charged\",\"account\":12,\"entry\":345,\"head\":\"` + hash + `\"}\n","stream":"stderr"}`,
 		`{"account": 12, "entry": 345, "head": "` + hash + `"}`,
 		fmt.Sprintf(`{"severity":"INFO","jsonPayload":{"msg":"charged","dataset":%q,"account":12,"entry":345,"head":%q}}`, named, hash),
+		fmt.Sprintf(`2026-01-01 {app="dpsidecar"} pod{7}: {"msg":"charged","account":12,"entry":345,"head":%q}`, hash),
 		fmt.Sprintf(`{"stream":{"app":"dpsidecar"},"values":[["1700000000","level=INFO msg=charged dataset=x %s"]]}`, want),
 	} {
 		heads, err := ReadHeads(strings.NewReader("  ok  something\n" + line + "\n"))
@@ -34,8 +35,15 @@ func TestHeadsAreReadFromLogs(t *testing.T) {
 			t.Errorf("%s: %v %v", line, heads, err)
 		}
 	}
+	// Braces without end are read in time.
+	for _, line := range []string{strings.Repeat("{", 1<<20), strings.Repeat(`{"a":`, 1<<18), strings.Repeat(`{"a":[`, 4000) + strings.Repeat("]}", 4000)} {
+		if heads, err := ReadHeads(strings.NewReader(line)); !errors.Is(err, ErrNoHeads) {
+			t.Errorf("%.20s...: %v %v", line, heads, err)
+		}
+	}
 	two := Head{Account: 13, Entry: 1, Hash: hash}
 	for _, line := range []string{fmt.Sprintf("%s; %s", want, two),
+		fmt.Sprintf(`{"a":1},{"account":12,"entry":345,"head":%q},{"account":13,"entry":1,"head":%q}`, hash, hash),
 		fmt.Sprintf(`[{"account":12,"entry":345,"head":%q}, {"account":13,"entry":1,"head":%q}]`, hash, hash),
 		fmt.Sprintf(`{"values":[["1","%s"],["2","%s"]]}`, want, two)} {
 		if heads, err := ReadHeads(strings.NewReader(line)); err != nil || !slices.Equal(heads, []Head{want, two}) {
@@ -43,6 +51,7 @@ func TestHeadsAreReadFromLogs(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"", "account=12 entry=345", "account=12 entry=345 head=0a", `{"account":12}`, fmt.Sprintf("msg=refused dataset=%q", named), fmt.Sprintf(`{"msg":"refused","dataset":%q}`, named),
+		fmt.Sprintf(`{"attributes":[{"key":"dataset","value":{"stringValue":%q}}]}`, named),
 		fmt.Sprintf(`{"log":%q}`, fmt.Sprintf(`{"msg":"refused","dataset":%q,"error":%q}`, named, fmt.Sprintf("data set %q is not granted", named))), fmt.Sprintf("account=%s entry=1 head=%s", strings.Repeat("9", 30), hash)} {
 		if heads, err := ReadHeads(strings.NewReader(line)); !errors.Is(err, ErrNoHeads) {
 			t.Errorf("%s: %v %v", line, heads, err)

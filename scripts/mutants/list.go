@@ -1097,7 +1097,7 @@ var mutants = []mutant{
 	{"a head is read from the name of a data set in a line of text", "internal/ledger/head.go",
 		`quoted.ReplaceAllString(line, "")`, `line`, []tests{{"./internal/ledger", "TestHeadsAreReadFromLogs"}}},
 	{"a head is read from the name of a data set in JSON", "internal/ledger/head.go",
-		`key != "dataset"`, `true`, []tests{{"./internal/ledger", "TestHeadsAreReadFromLogs"}}},
+		`!strings.EqualFold(key, "dataset")`, `true`, []tests{{"./internal/ledger", "TestHeadsAreReadFromLogs"}}},
 	{"filters: pure epsilons are admitted beside others", "internal/ledger/filters.go",
 		`return t.rest == 0 && t.epsilon.Cmp`, `return t.epsilon.Cmp`, []tests{{"./internal/ledger", "TestFiltersAt|TestAdaptive|TestReplay"}}},
 	{"filters: the rest costs its rho in the mixture, at no order", "internal/ledger/filters.go",

@@ -174,7 +174,6 @@ LANGUAGE plpgsql VOLATILE SET array_nulls = on AS $$
 DECLARE
   connection text;
   asked boolean := false;
-  known boolean := false;  -- as much of the fate as can be
   release uuid;
   code text; message text; hint text := '';
   fate text := 'unknown: see dp.jobs. Unless it was reading already, it is dropped and no privacy budget is spent';
@@ -196,26 +195,29 @@ BEGIN
   EXCEPTION WHEN query_canceled THEN
     GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
   END;
-  BEGIN
-    PERFORM pg_sleep(CASE code WHEN '57014' THEN 0.01 ELSE 0 END);  -- for the second signal
-  EXCEPTION WHEN query_canceled THEN NULL;
-  END;
+  -- Until no further signal has come for a while: one that interrupts the question below leaves it without an answer.
+  FOR attempt IN 1..10 LOOP
+    EXIT WHEN code <> '57014';
+    BEGIN
+      PERFORM pg_sleep(0.01);
+      EXIT;
+    EXCEPTION WHEN query_canceled THEN NULL;
+    END;
+  END LOOP;
   FOR attempt IN 1..10 LOOP
     BEGIN
-      IF hint = '' AND NOT known THEN
-        IF asked THEN
-          SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, p_job)) AS t(fate text);
-        ELSE
-          fate := 'not begun; no privacy budget was spent';
-        END IF;
+      IF attempt > 1 OR hint <> '' THEN
+        NULL;
+      ELSIF asked THEN
+        SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, p_job)) AS t(fate text);
+      ELSE
+        fate := 'not begun; no privacy budget was spent';
       END IF;
-      known := true;
       -- Without the lock that the loopback holds nobody waits for the job.
       PERFORM dp_dblink.dblink_disconnect(connection);
       EXIT;
-    EXCEPTION
-      WHEN query_canceled THEN NULL;  -- and the answer may be lost: asked again, what is canceled stays so
-      WHEN OTHERS THEN known := true;
+    EXCEPTION WHEN query_canceled OR OTHERS THEN
+      NULL;
     END;
   END LOOP;
   RAISE EXCEPTION '%', message USING ERRCODE = code,
@@ -522,15 +524,20 @@ BEGIN
       interrupt := SQLERRM;
     END;
     IF interrupt IS NOT NULL THEN
-      BEGIN
-        PERFORM pg_catalog.pg_sleep(0.01);  -- for the second signal of a client's cancel, see dp_int.call_sidecar
-      EXCEPTION WHEN query_canceled THEN NULL;
-      END;
+      FOR attempt IN 1..10 LOOP  -- for the second signal of a client's cancel, see dp_int.call_sidecar
+        BEGIN
+          PERFORM pg_catalog.pg_sleep(0.01);
+          EXIT;
+        EXCEPTION WHEN query_canceled THEN NULL;
+        END;
+      END LOOP;
       FOR attempt IN 1..10 LOOP
         BEGIN
           fate := public.dp_cancel(job);
           EXIT;
-        EXCEPTION WHEN query_canceled THEN NULL;
+        EXCEPTION
+          WHEN query_canceled THEN NULL;
+          WHEN OTHERS THEN EXIT;  -- as where the job is locked for longer than lock_timeout
         END;
       END LOOP;
       COMMIT;

@@ -37,7 +37,7 @@ BEGIN
   ELSIF strpos(d.categories ->> p_by, ':') > 0 THEN  -- where no level has one, names differ
     SELECT dp_int.full_term(p_by, l.level, t.term) INTO twice
       FROM jsonb_array_elements_text(d.categories -> p_by) AS l(level),
-           LATERAL (SELECT c::text FROM unnest(p_columns[2:]) AS c WHERE NOT d.categories ? c::text
+           LATERAL (SELECT '(intercept)' UNION ALL SELECT c::text FROM unnest(p_columns[2:]) AS c WHERE NOT d.categories ? c::text
                     UNION ALL SELECT c || '=' || v FROM unnest(p_columns[2:]) AS c, jsonb_array_elements_text(d.categories -> c::text) AS v) AS t(term)
      GROUP BY 1 HAVING count(*) > 1 LIMIT 1;
     IF FOUND THEN

@@ -30,7 +30,7 @@ BEGIN
   -- A head without an account, an entry or a hash would be compared with nothing, and pass.
   SELECT h INTO stray FROM jsonb_array_elements(p_heads) AS h
    WHERE (jsonb_typeof(h -> 'account'), jsonb_typeof(h -> 'entry'), jsonb_typeof(h -> 'head')) IS DISTINCT FROM ('number', 'number', 'string')
-      OR EXISTS (SELECT FROM unnest('{account,entry}'::text[]) AS k, LATERAL (SELECT CASE jsonb_typeof(h -> k) WHEN 'number' THEN (h ->> k)::numeric END) AS n(n) WHERE n NOT BETWEEN 1 AND 9223372036854775807 OR n <> trunc(n)) LIMIT 1;
+      OR EXISTS (SELECT FROM unnest('{account,entry}'::text[]) AS k, LATERAL (SELECT CASE jsonb_typeof(h -> k) WHEN 'number' THEN (h ->> k)::numeric END) AS n(n) WHERE n NOT BETWEEN 1 AND 9223372036854775807 OR scale(n) > 0) LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'a head needs an account, an entry and a hash, and % has not', dp_int.excerpt(stray::text) USING ERRCODE = '22023', HINT = form;
   END IF;

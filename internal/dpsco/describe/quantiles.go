@@ -72,7 +72,7 @@ type walk struct {
 	place
 	counts []float64
 	noise  float64 // standard deviation of a count's noise
-	beside bool    // another quartile is equal to many rows, and the one to walk from is not: there may be a long stretch without rows between them
+	beside bool    // a quartile is equal to many rows, and the one to walk from to few beyond those that others stand for: there may be a long stretch without rows between them
 }
 
 // atoms reports whether more rows than the given ones are equal: to a quartile, or as far as a count says that is
